@@ -40,6 +40,6 @@ def command(options: BenchOptions, results: Results) -> None:
         click.echo(as_text(benchmark))
     elif benchmark.measured:  # what was found before a failure is worth knowing
         print_document(bench_document(benchmark))
-    results.write_reports(benchmark, "bench")
+    results.write_reports(benchmark)
     if failure:
         raise failure

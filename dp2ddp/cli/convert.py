@@ -78,7 +78,7 @@ def command(requested: ConvertOptions, writing: Writing, shows: Shown, results: 
 
     report = conversion_report(conversion, written, requested=bool(requested.select or requested.ignore))
     _print_report(report, shows.diff, results.as_json, to_stdout)
-    results.write_reports(report, "convert")
+    results.write_reports(report)
     sys.exit(1 if conversion.hazards or shows.check and conversion.changed else 0)
 
 

@@ -38,7 +38,7 @@ def command(options: VerifyOptions, results: Results) -> None:
         click.echo(as_text(report))
     elif report.verdicts:  # what was found before a failure is worth knowing
         print_report(report)
-    results.write_reports(report, "verify")
+    results.write_reports(report)
     if failure:
         raise failure
     sys.exit(0 if report.same else 1)

@@ -174,7 +174,7 @@ def _largest_of_kinds(holder: dict[Any, Any]) -> dict[int, float]:
 
 def _other_value(at: str, expected: str, actual: str) -> Unlike:
     how = How.NUMBERS if have_same_words(expected, actual) else How.WORDS
-    return Unlike(how, f"{at} is {actual} instead of {expected}"[:200])
+    return Unlike(how, f"{at} is {actual} instead of {expected}"[:200], at)
 
 
 def _other_keys(expected: set[str], actual: set[str]) -> str:

@@ -38,7 +38,7 @@ class Unlike:
 
     how: How
     what: str  # in words
-    at: str = ""  # the keys of a tensor: ['net']['weight']
+    at: str = ""  # the keys of a value: ['net']['weight']
 
 
 def have_same_words(*texts: str) -> bool:

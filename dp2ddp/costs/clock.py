@@ -51,9 +51,7 @@ class Clock(Meter):
         if number < self._warm_up:
             return
         if number in (self._warm_up, self._last):
-            for (
-                device
-            ) in self._devices:  # kernels are queued: without this the last steps would seem to be free
+            for device in self._devices:  # kernels are queued: without this the last steps would seem free
                 torch.cuda.synchronize(device)
         if number == self._warm_up:
             self._forget_peaks()
@@ -117,21 +115,15 @@ class Waiting:
         loader.__init_subclass__ = classmethod(lambda cls, **more: self._follow(cls, more))
 
     def _timed(self, call: Callable[..., Any], *args: Any) -> Any:
-        with self._spent():
-            return call(*args)
-
-    @contextlib.contextmanager
-    def _spent(self) -> Iterator[None]:
         """A loader within a loader, or one that a worker's thread reads, is no time of the script's twice."""
         if self._inside.yes or threading.current_thread() is not threading.main_thread():
-            yield
-            return
+            return call(*args)
         started = time.perf_counter()
-        with self._inside.entered():
-            try:
-                yield
-            finally:
-                self.seconds += time.perf_counter() - started
+        try:
+            with self._inside.entered():
+                return call(*args)
+        finally:
+            self.seconds += time.perf_counter() - started
 
     def _follow(self, cls: Any, more: dict[str, Any]) -> None:
         """A subclass with an `__iter__` of its own: what it returns is timed."""

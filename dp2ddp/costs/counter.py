@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -24,42 +24,20 @@ from dp2ddp.costs.figures import Counted, Sent
 from dp2ddp.costs.steps import Meter
 from dp2ddp.taps import Inside, Taps, in_all_threads
 
-What = Literal["collectives", "copies"]
-
-
-@dataclass
-class Tally:
-    """What a step had: calls and bytes, by what they are and of which kind."""
-
-    calls: Counts[tuple[What, str]] = field(default_factory=Counts)
-    bytes: Counts[tuple[What, str]] = field(default_factory=Counts)
-    evaluated: bool = False  # whether the wrapped model ran without gradients, too
-
-    def add(self, what: What, kind: str, size: int = 0) -> None:
-        """Count one call, with its bytes."""
-        self.calls[what, kind] += 1
-        self.bytes[what, kind] += size
-
-    def taken(self) -> Tally:
-        """What was counted, and begin anew."""
-        taken = Tally(**vars(self))
-        vars(self).update(vars(Tally()))
-        return taken
-
-
-def mean(steps: Sequence[Tally], what: What) -> dict[str, Sent]:
-    """The mean of several steps: kind -> calls and bytes a step."""
-    keys = sorted({key for step in steps for key in step.calls if key[0] == what})
-    return {
-        key[1]: Sent(
-            sum(step.calls[key] for step in steps) / len(steps),
-            sum(step.bytes[key] for step in steps) / len(steps),
-        )
-        for key in keys
-    }
-
-
-_NAMES = {  # of torch.ops.c10d, as torch.distributed calls them
+# Any below: functions of torch with whatever they take and return
+PlaceOf = Callable[[torch.Tensor], int]
+"""The index of the device that a tensor is on; negative: the host."""
+HOST = -1
+_COPIES = {  # functions of torch.nn.parallel.comm: what they copy, and whether from one device to the others or back
+    "broadcast": ("weights", True),
+    "broadcast_coalesced": ("weights", True),
+    "scatter": ("inputs", True),
+    "gather": ("outputs", False),
+    "reduce_add": ("gradients", False),
+    "reduce_add_coalesced": ("gradients", False),
+}
+_COPIED = {kind for kind, _ in _COPIES.values()}
+_COLLECTIVES = {  # of torch.ops.c10d, as torch.distributed calls them
     "allreduce": "all_reduce",
     "allreduce_coalesced": "all_reduce",
     "allgather": "all_gather",
@@ -75,37 +53,13 @@ _NAMES = {  # of torch.ops.c10d, as torch.distributed calls them
 _NO_BYTES = {"barrier", "monitored_barrier"}  # its tensor only says on which device it meets
 
 
-class Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Pushed in each thread of the script. Any throughout: arguments and results of whatever is called."""
-
-    def __init__(self, tally: Tally, live: Live) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._tally, self._live = tally, live
-        self.inside = Inside()  # a function of Python is under way, which will say where its results are
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        with contextlib.suppress(Exception):  # the script never fails because of us
-            if func.namespace == "c10d":
-                self._note_collective(func, args)
-            else:
-                self._note_results(args, kwargs, result)
-        return result
-
-    def _note_collective(self, func: Any, args: Any) -> None:
-        raw = func._schema.name.partition("::")[2].rstrip("_")
-        name = _NAMES.get(raw, raw)
-        sides = [size for each in args[:2] if (size := sum(map(bytes_of, tensors_in(each))))]
-        self._tally.add("collectives", name, 0 if name in _NO_BYTES else max(sides, default=0))
-
-    def _note_results(self, args: Any, kwargs: Any, result: Any) -> None:
-        given = [self._live.place_of(tensor) for tensor in tensors_in((args, kwargs or {}))]
-        known = [place for place in given if place is not None]
-        place = next((each for each in reversed(known) if each >= 0), known[0] if known else None)
-        for tensor in tensors_in(result):
-            self._live.note(tensor, place if self._live.place_of(tensor) is None else None)
-        if not self.inside.yes:
-            self._live.sample()
+def tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    """At any depth of lists, tuples and dicts."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (tuple, list, dict)):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from tensors_in(each)
 
 
 def bytes_of(tensor: torch.Tensor) -> int:
@@ -113,77 +67,46 @@ def bytes_of(tensor: torch.Tensor) -> int:
     return tensor.numel() * tensor.element_size()
 
 
-def tensors_in(value: Any) -> Iterator[torch.Tensor]:
-    """At any depth of lists, tuples and dicts."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, dict):
-        for each in value.values():
-            yield from tensors_in(each)
-    elif isinstance(value, (tuple, list)):
-        for each in value:
-            yield from tensors_in(each)
+@dataclass
+class Tally:
+    """What a step had: calls and bytes, by the kind of copy or collective."""
+
+    calls: Counts[str] = field(default_factory=Counts)
+    bytes: Counts[str] = field(default_factory=Counts)
+    evaluated: bool = False  # whether the wrapped model ran without gradients, too
+
+    def add(self, kind: str, size: int) -> None:
+        """Count one call, with its bytes."""
+        self.calls[kind] += 1
+        self.bytes[kind] += size
 
 
-PlaceOf = Callable[[torch.Tensor], int]
-"""The index of the device that a tensor is on; negative: the host."""
-_COPIES = {  # functions of torch.nn.parallel.comm: what they copy, and whether from one device to the others or back
-    "broadcast": ("weights", True),
-    "broadcast_coalesced": ("weights", True),
-    "scatter": ("inputs", True),
-    "gather": ("outputs", False),
-    "reduce_add": ("gradients", False),
-    "reduce_add_coalesced": ("gradients", False),
-}
+def mean(steps: Sequence[Tally]) -> dict[str, Sent]:
+    """The mean of several steps: kind -> calls and bytes a step."""
+    calls = sum((step.calls for step in steps), Counts[str]())
+    sizes = sum((step.bytes for step in steps), Counts[str]())
+    return {kind: Sent(calls[kind] / len(steps), sizes[kind] / len(steps)) for kind in sorted(calls)}
 
 
-class Copies:
-    """Follows torch.nn.parallel.comm, through which DataParallel copies everything. Any: as they are called."""
+class Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Pushed in each thread of the script; `see` is told of each operation, behind it."""
 
-    def __init__(self, tally: Tally, place_of: PlaceOf, made: Callable[[Any], None]) -> None:
-        """`made` is told of what each of them returns."""
-        self._tally, self._place_of, self._made = tally, place_of, made
-        self._inside = Inside()
-        for name, (kind, fans_out) in _COPIES.items():
-            Taps().around(name, partial(self._copying, kind, fans_out), comm)
+    def __init__(self, see: Callable[[Any, Any, Any], None]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._see = see
 
-    @property
-    def inside(self) -> bool:
-        """Whether one of them is under way in this thread."""
-        return self._inside.yes
-
-    def _copying(self, kind: str, fans_out: bool, original: Any, *args: Any, **kwargs: Any) -> Any:
-        if self.inside:  # one of them calls another
-            return original(*args, **kwargs)
-        with self._inside.entered():
-            result = original(*args, **kwargs)
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
         with contextlib.suppress(Exception):  # the script never fails because of us
-            given = args[0] if args else next(iter(kwargs.values()))
-            self._note(kind, *((given, result) if fans_out else (result, given)))
-            self._made(result)
+            self._see(func, (*args, kwargs), result)
         return result
-
-    def _note(self, kind: str, at_home: Any, others: Any) -> None:
-        """Between the device of `at_home` and those of the others; what is there already is no copy.
-
-        Inputs that come from the host are copied by either version. In a backward pass the gradients of outputs are
-        split, and those of inputs gathered.
-        """
-        home = self._place_of(next(tensors_in(at_home)))
-        sizes = [bytes_of(each) for each in tensors_in(others) if self._place_of(each) != home]
-        if sizes and (home >= 0 or kind != "inputs"):
-            kind = "gradients" if torch._C._current_graph_task_id() != -1 else kind
-            self._tally.add("copies", kind, sum(sizes))
-
-
-HOST = -1
 
 
 @dataclass
 class _Storage:
     alive: Any  # StorageWeakRef, which torch does not type; while it is held no other storage has the same address
-    bytes: int
     place: int
+    bytes: int = 0
 
 
 class Live:
@@ -209,49 +132,34 @@ class Live:
 
     def place_of(self, tensor: torch.Tensor) -> int | None:
         """The device that a known tensor's memory lives on; None for an unknown one."""
-        known = self._known.get(_address(tensor))
+        known = self._known.get(tensor.untyped_storage()._cdata)
         return known.place if known else None
 
     def note(self, tensor: torch.Tensor, place: int | None) -> None:
-        """The storage of a tensor is there; `place`: where, if anybody knows (else on the host until somebody does)."""
-        address = _address(tensor)
-        known = self._known.get(address)
+        """The storage of a tensor is there, perhaps of another size than before (resize_).
+
+        `place`: where, if anybody knows; else where it was, or on the host until somebody does.
+        """
+        storage = tensor.untyped_storage()
+        known = self._known.get(storage._cdata)
         if known is None:
-            storage = tensor.untyped_storage()
-            alive = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
-            known = _Storage(alive, storage.nbytes(), HOST if place is None else place)
-            self._known[address] = known
-            self._bytes[known.place] += known.bytes
-            return
-        if place is not None and place != known.place:
-            self._bytes[known.place] -= known.bytes
-            known.place = place
-            self._bytes[place] += known.bytes
-        if known.bytes != (now := tensor.untyped_storage().nbytes()):  # resize_
-            self._bytes[known.place] += now - known.bytes
-            known.bytes = now
+            known = _Storage(StorageWeakRef(storage), HOST)  # type: ignore[no-untyped-call]
+            self._known[storage._cdata] = known
+        self._bytes[known.place] -= known.bytes
+        known.place, known.bytes = known.place if place is None else place, storage.nbytes()
+        self._bytes[known.place] += known.bytes
 
     def sample(self) -> None:
         """Look at the peak; only where it may have grown are the dead counted out."""
-        if all(count <= self._most[place] for place, count in self._bytes.items() if place != HOST):
-            return
-        self._sweep()
-        for place, count in self._bytes.items():
-            self._most[place] = max(self._most[place], count)
+        if any(count > self._most[place] for place, count in self._bytes.items() if place != HOST):
+            self._sweep()
+            self._most |= self._bytes
 
     def _sweep(self) -> None:
         for address, storage in list(self._known.items()):
             if storage.alive.expired():
                 del self._known[address]
                 self._bytes[storage.place] -= storage.bytes
-
-
-def _address(tensor: torch.Tensor) -> int:
-    address: int = tensor.untyped_storage()._cdata
-    return address
-
-
-# Any below: functions of torch with whatever they take and return
 
 
 class Counter(Meter):
@@ -263,14 +171,14 @@ class Counter(Meter):
         """`place_of`: of virtual devices, of which there are `devices`; of real ones only what is sent counts."""
         super().__init__(folder, rank, warm_up, steps)
         self._devices = devices
-        self._tally = Tally()
-        self._counted: list[Tally] = []
+        self._tally, self._counted, self._live = Tally(), list[Tally](), Live()
         self._place_of = place_of or (lambda tensor: tensor.device.index if tensor.is_cuda else HOST)
-        self._live = Live()
-        self._mode = Operations(self._tally, self._live)
-        self._followed = Copies(self._tally, self._place_of, self._mark)
+        self._called = Inside()  # a function of Python is under way, which will say where its results are
+        self._copies = Inside()  # a function of torch.nn.parallel.comm is
         taps = Taps()
-        in_all_threads(taps, [self._mode])
+        for name, (kind, fans_out) in _COPIES.items():
+            taps.around(name, partial(self._copying, kind, fans_out), comm)
+        in_all_threads(taps, [Operations(self._saw)])
         taps.around("_engine_run_backward", self._backward, torch.autograd)
 
     # ---- the observers' end
@@ -281,14 +189,14 @@ class Counter(Meter):
     def called(self, args: Any, call: Callable[[], Any]) -> Any:
         """A function of torch, on virtual devices; `call` does it."""
         self._mark(args)
-        with self._mode.inside.entered():
+        with self._called.entered():
             result = call()
         self._mark(result)
-        if not self._mode.inside.yes and not self._followed.inside:
+        if not self._called.yes and not self._copies.yes:
             self._live.sample()
         return result
 
-    # ----
+    # ---- where tensors are
 
     def _mark(self, values: Any) -> None:
         """Where tensors are said to be is where their storages are."""
@@ -297,23 +205,65 @@ class Counter(Meter):
                 self._live.note(tensor, self._place_of(tensor))
 
     def _backward(self, original: Any, *args: Any, **kwargs: Any) -> Any:
-        with self._mode.inside.entered(False):  # the engine's operations are nobody's results
+        with self._called.entered(False):  # the engine's operations are nobody's results
             return original(*args, **kwargs)
 
+    # ---- what is sent
+
+    def _saw(self, func: Any, given: Any, result: Any) -> None:
+        """An operation below Python: a collective, or one whose results lie where what it was given does."""
+        if func.namespace == "c10d":
+            raw = func._schema.name.partition("::")[2].rstrip("_")
+            name = _COLLECTIVES.get(raw, raw)
+            sides = [size for each in given[:2] if (size := sum(map(bytes_of, tensors_in(each))))]
+            self._tally.add(name, 0 if name in _NO_BYTES else max(sides, default=0))
+            return
+        places = [place for each in tensors_in(given) if (place := self._live.place_of(each)) is not None]
+        place = next((each for each in reversed(places) if each >= 0), next(iter(places), None))
+        for tensor in tensors_in(result):
+            self._live.note(tensor, place if self._live.place_of(tensor) is None else None)
+        if not self._called.yes:
+            self._live.sample()
+
+    def _copying(self, kind: str, fans_out: bool, original: Any, *args: Any, **kwargs: Any) -> Any:
+        """A function of torch.nn.parallel.comm, through which DataParallel copies everything."""
+        if self._copies.yes:  # one of them calls another
+            return original(*args, **kwargs)
+        with self._copies.entered():
+            result = original(*args, **kwargs)
+        with contextlib.suppress(Exception):  # the script never fails because of us
+            given = args[0] if args else next(iter(kwargs.values()))
+            self._note_copies(kind, *((given, result) if fans_out else (result, given)))
+            self._mark(result)
+        return result
+
+    def _note_copies(self, kind: str, at_home: Any, others: Any) -> None:
+        """Between the device of `at_home` and those of the others; what is there already is no copy.
+
+        Inputs that come from the host are copied by either version. In a backward pass the gradients of outputs are
+        split, and those of inputs gathered.
+        """
+        home = self._place_of(next(tensors_in(at_home)))
+        sizes = [bytes_of(each) for each in tensors_in(others) if self._place_of(each) != home]
+        if sizes and (home >= 0 or kind != "inputs"):
+            self._tally.add("gradients" if torch._C._current_graph_task_id() != -1 else kind, sum(sizes))
+
+    # ---- steps
+
     def _step(self, number: int) -> None:
-        step = self._tally.taken()
+        step, self._tally = self._tally, Tally()
         if number == self._warm_up:
             self._live.forget_peaks()
         if number > self._warm_up:
             self._counted.append(step)
 
     def _reading(self) -> Counted:
-        kept = [step for step in self._counted if not step.evaluated] or self._counted
+        sent = mean([step for step in self._counted if not step.evaluated] or self._counted)
         groups = self._first.now.param_groups if self._first.now else []
         return Counted(
             self._taken,
-            collectives=mean(kept, "collectives"),
-            copies=mean(kept, "copies"),
+            collectives={kind: each for kind, each in sent.items() if kind not in _COPIED},
+            copies={kind: each for kind, each in sent.items() if kind in _COPIED},
             devices=self._live.peaks(self._devices),
             parameters=sum(bytes_of(each) for group in groups for each in group["params"]),
         )

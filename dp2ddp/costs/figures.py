@@ -151,23 +151,16 @@ def figures(
     evaluated = [flag for readings in rounds for flag in readings[0].evaluated]
     keep_all = 2 * sum(evaluated) >= len(evaluated)
     kept = [
-        [place for place, flag in enumerate(readings[0].evaluated) if keep_all or not flag]
+        (readings, place)
         for readings in rounds
+        for place, flag in enumerate(readings[0].evaluated)
+        if keep_all or not flag
     ]
-    seconds = tuple(
-        readings[0].seconds[place] for readings, places in zip(rounds, kept, strict=True) for place in places
-    )
-    count = len(seconds)
-    rows = sum(
-        _at(reading.rows, places)
-        for readings, places in zip(rounds, kept, strict=True)
-        for reading in readings
-    )
-    waits = [
-        sum(_at(readings[rank].waiting, places) for readings, places in zip(rounds, kept, strict=True))
-        for rank in range(len(rounds[0]))
-    ]
-    measured = sum(len(readings[0].seconds) for readings in rounds)
+    seconds = tuple(readings[0].seconds[place] for readings, place in kept)
+    count, measured = len(seconds), sum(len(readings[0].seconds) for readings in rounds)
+    rows = sum(_at(reading.rows, place) for readings, place in kept for reading in readings)
+    ranks = range(len(rounds[0]))
+    waits = [sum(_at(readings[rank].waiting, place) for readings, place in kept) for rank in ranks]
     most = max(
         counted, key=lambda reading: sum(each.bytes for each in reading.collectives.values()), default=None
     )
@@ -195,9 +188,9 @@ def with_rows_of(original: Figures, converted: Figures) -> Figures:
     return converted if converted.rows else replace(converted, rows=original.rows)
 
 
-def _at(values: Sequence[float], places: Iterable[int]) -> float:
+def _at(values: Sequence[float], place: int) -> float:
     """Ranks take the same steps; one that ended early has fewer."""
-    return sum(values[place] for place in places if place < len(values))
+    return values[place] if place < len(values) else 0
 
 
 def _devices(world: int, rounds: Sequence[Sequence[Timed]], counted: Sequence[Counted]) -> tuple[int, ...]:

@@ -186,8 +186,9 @@ def _helpers(module: HelperModule) -> str:
 
 def _notes(conversion: Conversion) -> Iterator[doc.Block]:
     if conversion.notes:
-        notes = (f"{_short_place(note)}  {note.because} ({note.code})" for note in conversion.notes)
-        yield doc.Items(tuple(notes), label="note")
+        places = (f"{each.file}:{each.line}" if each.file else f"{each.place}:" for each in conversion.notes)
+        pairs = zip(places, conversion.notes, strict=True)
+        yield doc.Items(tuple(f"{at}  {note.because} ({note.code})" for at, note in pairs), label="note")
     if conversion.missing:
         yield doc.Paragraph(f"not found, so not looked at: {', '.join(conversion.missing)}")
         yield doc.Paragraph(OF_MISSING)
@@ -196,10 +197,6 @@ def _notes(conversion: Conversion) -> Iterator[doc.Block]:
         yield doc.Paragraph(_of_users(conversion))
     if conversion.unread:
         yield doc.Items(tuple(f"not read, so not looked at: {module}" for module in conversion.unread))
-
-
-def _short_place(planned: Planned) -> str:
-    return f"{planned.file}:{planned.line}" if planned.file else f"{planned.place}:"
 
 
 def _used_by(entries: Sequence[OtherEntry]) -> Iterator[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Sequence
-from functools import singledispatch
 
 from dp2ddp.report import result_document as doc
 from dp2ddp.report.script_changes import DiffLine, diff_lines
@@ -50,42 +49,45 @@ def _section(section: doc.Section) -> Iterator[str]:
     yield from lines
 
 
-@singledispatch
-def _block(block: object) -> Iterator[str]:
+def _block(block: doc.Block) -> Iterator[str]:
     """Nothing of what Markdown cannot show."""
-    return iter(())
+    match block:
+        case doc.Paragraph(words):
+            yield _words(words)
+        case doc.Items(items, _, caption):
+            if caption and items:
+                yield from (f"{plain(caption)}:", "")
+            yield from (f"- {_words(each)}" for each in items[:_MOST])
+            yield from _left_out(items)
+        case doc.Facts(_, rows):
+            is_judged = any(row.judged for row in rows)
+            cells = [(_MARKS[row.judged or doc.Judged.SHOWN], row.label, row.words) for row in rows]
+            head = ("", "of", "found") if is_judged else ("", "")
+            shown = [(mark, plain(label), plain(words)) for mark, label, words in cells]
+            yield from _table(head, [row[-len(head) :] for row in shown])
+        case doc.Table():
+            yield from _figures(block)
+        case doc.Cards(cards, _, beside) if (
+            not beside
+        ):  # those to be compared need more room than a comment has
+            for number, card in enumerate(cards[:_MOST]):
+                yield from [""] * (number > 0)
+                yield from _card(card)
+            yield from _left_out(cards)
+        case doc.Commands(commands):
+            for each in commands:
+                texts = (_code(each.command) + each.note if each.command else "", plain(each.purpose))
+                yield f"- {': '.join(filter(None, texts))}"
+        case doc.Changes():
+            yield from _changes(block)
+        case doc.Diff(title, lines):
+            yield from _folded_diff(title, lines) if lines else (f"- {plain(title)}",)
 
 
-@_block.register
-def _(block: doc.Paragraph) -> Iterator[str]:
-    yield _words(block.words)
-
-
-@_block.register
-def _(block: doc.Items) -> Iterator[str]:
-    if block.caption and block.items:
-        yield from (f"{plain(block.caption)}:", "")
-    yield from (f"- {_words(each)}" for each in block.items[:_MOST])
-    yield from _left_out(block.items)
-
-
-@_block.register
-def _(block: doc.Facts) -> Iterator[str]:
-    if any(row.judged for row in block.rows):
-        rows = [
-            (_MARKS[row.judged or doc.Judged.SHOWN], plain(row.label), plain(row.words)) for row in block.rows
-        ]
-        yield from _table(("", "of", "found"), rows)
-    else:
-        yield from _table(("", ""), [(plain(row.label), plain(row.words)) for row in block.rows])
-
-
-@_block.register
-def _(block: doc.Table) -> Iterator[str]:
-    rows = [
-        ("&nbsp;" * 2 * row.depth + plain(row.name), *map(plain, row.cells)) for row in block.rows[:_MOST]
-    ]
+def _figures(block: doc.Table) -> Iterator[str]:
     columns = (block.of, *block.columns)
+    names = ("&nbsp;" * 2 * row.depth + plain(row.name) for row in block.rows[:_MOST])
+    rows = [(name, *map(plain, row.cells)) for name, row in zip(names, block.rows, strict=False)]
     padded = [(*row, *[""] * (len(columns) - len(row))) for row in rows]
     yield from _table(tuple(map(plain, columns)), padded)
     yield from _left_out(block.rows)
@@ -101,49 +103,22 @@ def _left_out(items: Sequence[object]) -> Iterator[str]:
         yield from ("", f"{len(items) - _MOST} more")
 
 
-@_block.register
-def _(block: doc.Cards) -> Iterator[str]:
-    """Cards to be compared need more room than a comment has; what they say stands beside them in short."""
-    if block.beside:
-        return
-    for number, card in enumerate(block.cards[:_MOST]):
-        if number:
-            yield ""
-        yield from _card(card)
-    yield from _left_out(block.cards)
-
-
 def _card(card: doc.Card) -> Iterator[str]:
     label = f"{plain(card.label.capitalize())}: " if card.label else ""
-    yield f"**{label}{plain(card.title)}**"
-    yield ""
+    yield from (f"**{label}{plain(card.title)}**", "")
     if card.excerpt:
         yield f"- {plain(card.excerpt)}"
     for label, words in card.details:
         yield f"- **{plain(label)}:** {_words(words)}" if label else f"- {_words(words)}"
 
 
-@_block.register
-def _(block: doc.Commands) -> Iterator[str]:
-    for each in block.commands:
-        texts = (_code(each.command) + each.note if each.command else "", plain(each.purpose))
-        yield f"- {': '.join(filter(None, texts))}"
-
-
-@_block.register
-def _(block: doc.Changes) -> Iterator[str]:
+def _changes(block: doc.Changes) -> Iterator[str]:
     if block.note:
         yield from (plain(block.note), "")
     for change in block.files[:_MOST_CHANGES]:
         yield from _folded_diff(f"What changed in {change.name}", list(diff_lines(change)))
-    if len(block.files) > _MOST_CHANGES:
-        names = ", ".join(change.name for change in block.files[_MOST_CHANGES:])
+    if names := ", ".join(change.name for change in block.files[_MOST_CHANGES:]):
         yield from _folded("Other files that changed: see the HTML report", [plain(names[:_MOST_LETTERS])])
-
-
-@_block.register
-def _(block: doc.Diff) -> Iterator[str]:
-    yield from _folded_diff(block.title, block.lines) if block.lines else (f"- {plain(block.title)}",)
 
 
 def _folded_diff(title: str, lines: Sequence[DiffLine]) -> Iterator[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from functools import singledispatch
 from typing import IO
 
 from dp2ddp.report import result_document as doc
@@ -76,19 +75,32 @@ def _section(section: doc.Section) -> Iterator[_Styled]:
             yield (_INNER, *line) if section.judged else line
 
 
-@singledispatch
-def _block(block: object) -> Iterator[_Styled]:
+def _block(block: doc.Block) -> Iterator[_Styled]:
     """Nothing of what a terminal does not show."""
-    return iter(())
+    match block:
+        case doc.Paragraph(words, is_remark):
+            yield ((doc.text_of(words), "dim" if is_remark else ""),)
+        case doc.Items():
+            yield from _items(block)
+        case doc.Facts():
+            yield from _facts(block)
+        case doc.Table():
+            yield from _table(block)
+        case doc.Cards(cards):
+            labels = [
+                label for card in cards for label in (card.label, *(label for label, _ in card.details))
+            ]
+            width = max(_ITEM, *(len(label) + 2 for label in labels))
+            yield from (line for card in cards for line in _card(card, width))
+        case doc.Commands(commands):
+            yield from (
+                ((f"{each.how}: {each.command}{each.note}", ""),) for each in commands if each.command
+            )
+        case doc.Changes(files, note):
+            yield from ((_INNER, (text, "")) for text in (*[note] * bool(note), *reason_lines(files)))
 
 
-@_block.register
-def _(block: doc.Paragraph) -> Iterator[_Styled]:
-    yield ((doc.text_of(block.words), "dim" if block.is_remark else ""),)
-
-
-@_block.register
-def _(block: doc.Items) -> Iterator[_Styled]:
+def _items(block: doc.Items) -> Iterator[_Styled]:
     is_named = bool(block.caption) and not block.label
     if is_named and block.items:
         yield _INNER, (f"{block.caption}:", "")
@@ -98,8 +110,7 @@ def _(block: doc.Items) -> Iterator[_Styled]:
         yield *inner, (f"{block.label:<{width}}", ""), (doc.text_of(words), "")
 
 
-@_block.register
-def _(block: doc.Facts) -> Iterator[_Styled]:
+def _facts(block: doc.Facts) -> Iterator[_Styled]:
     if not any(row.judged for row in block.rows):
         yield _INNER, (f"{block.caption}:", "")
         yield from ((_INNER, _INNER, (f"{row.label}: {row.words}", "")) for row in block.rows)
@@ -110,49 +121,25 @@ def _(block: doc.Facts) -> Iterator[_Styled]:
         yield (f"{mark}  ", style), (f"{row.label:<{_LABEL}}", bold), (row.words, "")
 
 
-@_block.register
-def _(block: doc.Table) -> Iterator[_Styled]:
-    label = max(len(row.name) + 2 * row.depth for row in block.rows) + 2
+def _table(block: doc.Table) -> Iterator[_Styled]:
+    names = [f"{'  ' * row.depth}{row.name}" for row in block.rows]
+    label = max(map(len, names)) + 2
     whole_rows = (row.cells for row in block.rows if len(row.cells) == len(block.columns))
     wide = [max(map(len, column)) + 2 for column in zip(block.columns, *whole_rows, strict=True)][:-1]
     yield ((" " * label + _aligned(block.columns, wide), "dim"),)
-    for row in block.rows:
-        name = f"{'  ' * row.depth}{row.name}"
-        yield (
-            (f"{name:<{label}}", "bold"),
-            (_aligned(row.cells, wide), _HEADS[row.judged] if row.judged else ""),
-        )
+    for name, row in zip(names, block.rows, strict=True):
+        style = _HEADS[row.judged] if row.judged else ""
+        yield (f"{name:<{label}}", "bold"), (_aligned(row.cells, wide), style)
 
 
 def _aligned(cells: Sequence[str], wide: Sequence[int]) -> str:
     return "".join(f"{cell:<{width}}" for cell, width in zip(cells, [*wide, 0], strict=False)).rstrip()
 
 
-@_block.register
-def _(block: doc.Cards) -> Iterator[_Styled]:
-    labels = [label for card in block.cards for label in (card.label, *(label for label, _ in card.details))]
-    width = max(_ITEM, *(len(label) + 2 for label in labels))
-    for card in block.cards:
-        yield from _card(card, width)
-
-
 def _card(card: doc.Card, width: int) -> Iterator[_Styled]:
-    label = (f"{card.label:<{width}}", "")
     if card.is_minor:
         first = "".join(f" {doc.text_of(words)}" for _, words in card.details[:1])
-        yield label, (f"{card.title}{first}", "")
+        yield (f"{card.label:<{width}}", ""), (f"{card.title}{first}", "")
         return
-    yield (label[0], "bold"), (card.title, "bold")
+    yield (f"{card.label:<{width}}", "bold"), (card.title, "bold")
     yield from (((f"{name:<{width}}", ""), (doc.text_of(words), "")) for name, words in card.details)
-
-
-@_block.register
-def _(block: doc.Commands) -> Iterator[_Styled]:
-    yield from (((f"{each.how}: {each.command}{each.note}", ""),) for each in block.commands if each.command)
-
-
-@_block.register
-def _(block: doc.Changes) -> Iterator[_Styled]:
-    if block.note:
-        yield _INNER, (block.note, "")
-    yield from ((_INNER, (text, "")) for text in reason_lines(block.files))

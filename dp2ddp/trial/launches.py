@@ -43,30 +43,20 @@ _STARTER = {  # of a script that starts its ranks itself: it counts nodes
 }
 _ADDRESSES = ("dist_url", "init_method")
 _ADDRESS = "tcp://127.0.0.1:23456"  # each run has a port of its own in its place (runtime/process/meeting.py)
-_LAUNCHERS = {
+_LAUNCHERS = {  # whose -> value: variables
     "SLURM": {
-        "SLURM_PROCID": "{rank}",
-        "SLURM_LOCALID": "{local_rank}",
-        "SLURM_NTASKS": "{world}",
-        "SLURM_NPROCS": "{world}",
-        "SLURM_NTASKS_PER_NODE": "{world}",
-        "SLURM_TASKS_PER_NODE": "{world}",
-        "SLURM_GPUS_ON_NODE": "{world}",
-        "SLURM_NNODES": "1",
-        "SLURM_JOB_NUM_NODES": "1",
-        "SLURM_NODEID": "0",
-        "SLURM_JOB_ID": "1",
-        "SLURM_JOBID": "1",
-        "SLURM_CPUS_PER_TASK": "1",
-        "SLURM_NODELIST": "localhost",
-        "SLURM_JOB_NODELIST": "localhost",
-        "SLURM_LAUNCH_NODE_IPADDR": "127.0.0.1",
+        "{rank}": "SLURM_PROCID",
+        "{local_rank}": "SLURM_LOCALID",
+        "{world}": "SLURM_NTASKS SLURM_NPROCS SLURM_NTASKS_PER_NODE SLURM_TASKS_PER_NODE SLURM_GPUS_ON_NODE",
+        "1": "SLURM_NNODES SLURM_JOB_NUM_NODES SLURM_JOB_ID SLURM_JOBID SLURM_CPUS_PER_TASK",
+        "0": "SLURM_NODEID",
+        "localhost": "SLURM_NODELIST SLURM_JOB_NODELIST",
+        "127.0.0.1": "SLURM_LAUNCH_NODE_IPADDR",
     },
     "Open MPI": {
-        "OMPI_COMM_WORLD_RANK": "{rank}",
-        "OMPI_COMM_WORLD_LOCAL_RANK": "{local_rank}",
-        "OMPI_COMM_WORLD_SIZE": "{world}",
-        "OMPI_COMM_WORLD_LOCAL_SIZE": "{world}",
+        "{rank}": "OMPI_COMM_WORLD_RANK",
+        "{local_rank}": "OMPI_COMM_WORLD_LOCAL_RANK",
+        "{world}": "OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_LOCAL_SIZE",
     },
 }
 
@@ -182,25 +172,26 @@ def find_launch(trees: Sequence[ast.Module], given: Sequence[str], starts_ranks:
             if key in options and key not in known
             for word in (options[key][0], _ADDRESS)
         ]
-    launcher = next((each for each, names in _LAUNCHERS.items() if names.keys() & named), "")
-    variables = () if not launcher or starts_ranks else tuple(_LAUNCHERS[launcher].items())
+    sets = {
+        each: [(name, value) for value, names in table.items() for name in names.split()]
+        for each, table in _LAUNCHERS.items()
+    }
+    launcher = next((each for each, pairs in sets.items() if dict(pairs).keys() & named), "")
+    variables = () if not launcher or starts_ranks else tuple(sets[launcher])
     return Launch(tuple(arguments), variables, launcher) if arguments or variables else None
 
 
 def _options(nodes: Sequence[ast.AST]) -> Iterator[tuple[str, bool]]:
     """Long options of argparse, and whether they take no value."""
     for node in nodes:
-        if not (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr == "add_argument"
-        ):
-            continue
-        actions = [each.value for each in node.keywords if each.arg == "action"]
-        is_flag = any(isinstance(each, ast.Constant) and each.value == "store_true" for each in actions)
-        for name in node.args:
-            if isinstance(name, ast.Constant) and isinstance(name.value, str) and name.value.startswith("--"):
-                yield name.value, is_flag
+        match node:
+            case ast.Call(ast.Attribute(attr="add_argument"), names, keywords):
+                actions = [each.value for each in keywords if each.arg == "action"]
+                is_flag = any(
+                    isinstance(each, ast.Constant) and each.value == "store_true" for each in actions
+                )
+                texts = (each.value for each in names if isinstance(each, ast.Constant))
+                yield from ((str(text), is_flag) for text in texts if str(text).startswith("--"))
 
 
 def _plain(option: str) -> str:

@@ -25,7 +25,6 @@ from dp2ddp.comparison.output_comparison import (
 from dp2ddp.comparison.tolerance import FLOAT64, Tolerance
 from dp2ddp.copies.leavings import FilesLeft
 from dp2ddp.errors import RunError
-from dp2ddp.runtime.process.run import Run
 from dp2ddp.runtime.process.server import Server
 from dp2ddp.runtime.process.writes import Write, read_writes
 from dp2ddp.runtime.run_folder import LAUNCHER
@@ -67,15 +66,17 @@ class PairOutside:
 
     @property
     def last_words(self) -> tuple[str, ...]:
-        """DataParallel's last lines on stderr, where its exit code is not 0."""
-        return last_words(self.pair.reference, self._spellings[0])
+        """DataParallel's last lines on stderr, where its exit code is not 0; argparse says there what it misses."""
+        run = self.pair.reference
+        lines = self._spellings[0].plain(run.output(0, "err")).splitlines() if run.code else []
+        return tuple(line for line in lines if line.strip())[-_LAST_LINES:]
 
     @cached_property
     def files(self) -> FilesComparison:
         """All files compared: by their lines, and by their values where they hold tensors."""
         copies = [prepared.workspaces for prepared in (self.pair.left[0], self.pair.right[0])]
         pairs = [(a.left_behind(), b.left_behind()) for a, b in zip(*copies, strict=True)]
-        code = own_code(self.subject)
+        code = self._own_code()
         compared = [
             compare_files(a, b, self._tolerance, code, self._spellings, self._values) for a, b in pairs
         ]
@@ -87,8 +88,37 @@ class PairOutside:
         )
 
     def _values(self, pairs: Sequence[tuple[str, str, str]]) -> dict[str, Unlike | None]:
-        timeout = self.subject.options.timeout
-        return compare_values(pairs, self._spellings, self.server, self.scratch, self._tolerance, timeout)
+        """What differs in files whose bytes do, by a process that has torch.
+
+        pairs: name, DataParallel's file, the file of the DDP version.
+        """
+        if not pairs:
+            return {}
+        answer, timeout = self.scratch / "tensors.json", self.subject.options.timeout
+        request = {
+            "pairs": pairs,
+            "spellings": [spelling.words for spelling in self._spellings],
+            "allowed": self._tolerance.allowed,
+            "floor": self._tolerance.floor,
+            "answer": str(answer),
+        }
+        code = self.server.call("dp2ddp.comparison.checkpoints:main", request, timeout)
+        if code != 0:
+            waited = f"nothing moved for {timeout} seconds; a longer --timeout gives it longer"
+            why = f": {waited}" if code is None else "; see above"
+            raise RunError(f"the files that torch wrote could not be compared{why}")
+        return msgspec.json.decode(answer.read_bytes(), type=dict[str, Unlike | None])
+
+    def _own_code(self) -> OwnCode:
+        """The files that are there before a conversion as well: the helpers' module is not."""
+        version, script = self.subject.version, self.subject.script
+        mended = {path.resolve(): data for path, data in self.subject.mended.items()}
+        digests = {
+            digest(data): digest(mended[path.resolve()]) if path.resolve() in mended else content_hash(path)
+            for path, data in {script: version.data, **version.modules}.items()
+            if path.exists()
+        }
+        return OwnCode(digests, {version.name: script.name})
 
     @cached_property
     def _tolerance(self) -> Tolerance:
@@ -108,57 +138,6 @@ class PairOutside:
             for side in sides
         )
         return expected, actual
-
-
-def last_words(run: Run, spelling: Spelling) -> tuple[str, ...]:
-    """The last lines on stderr of a run that ends with an exit code; argparse says there what it misses."""
-    lines = spelling.plain(run.output(0, "err")).splitlines() if run.code else []
-    return tuple(line for line in lines if line.strip())[-_LAST_LINES:]
-
-
-def own_code(subject: Subject) -> OwnCode:
-    """The files that are there before a conversion as well: the helpers' module is not."""
-    files = {subject.script: subject.version.data, **subject.version.modules}
-    mended = {path.resolve(): data for path, data in subject.mended.items()}
-    digests = {
-        digest(data): digest(mended[path.resolve()]) if path.resolve() in mended else content_hash(path)
-        for path, data in files.items()
-        if path.exists()
-    }
-    return OwnCode(digests, {subject.version.name: subject.script.name})
-
-
-def compare_values(
-    pairs: Sequence[tuple[str, str, str]],
-    spellings: Sequence[Spelling],
-    server: Server,
-    scratch: Path,
-    tolerance: Tolerance,
-    timeout: float | None,
-) -> dict[str, Unlike | None]:
-    """What differs in files whose bytes do; by a process that has torch.
-
-    pairs: name, DataParallel's file, the file of the DDP version.
-    """
-    if not pairs:
-        return {}
-    answer = scratch / "tensors.json"
-    request = {
-        "pairs": pairs,
-        "spellings": [spelling.words for spelling in spellings],
-        "allowed": tolerance.allowed,
-        "floor": tolerance.floor,
-        "answer": str(answer),
-    }
-    code = server.call("dp2ddp.comparison.checkpoints:main", request, timeout)
-    if code is None:
-        raise RunError(
-            f"the files that torch wrote could not be compared: nothing moved for {timeout:g} seconds; a longer "
-            "--timeout gives it longer"
-        )
-    if code != 0:
-        raise RunError("the files that torch wrote could not be compared; see above")
-    return msgspec.json.decode(answer.read_bytes(), type=dict[str, Unlike | None])
 
 
 # ---- who wrote which file

@@ -74,34 +74,29 @@ class Listener:
 
     def on_end(self, run: Run) -> None:
         """Report a run that has ended, or hold it back until its original has."""
-        dtype = run.stage.dtype
-        if (
-            run.stage.mode == "ddp"
-            and run.failure
-            and run.failure.kind == "crash"
-            and dtype in self._originals
-        ):
+        stage = run.stage
+        crashed = run.failure is not None and run.failure.kind == "crash"
+        if stage.mode == "ddp" and crashed and stage.dtype in self._originals:
             self._held.append((time.monotonic() + run.seconds + _GRACE, run))
             return
         self._report(run)
-        if run.stage.mode == "dp":
-            self._originals.discard(dtype)
-            self._report_held(lambda until, held: held.stage.dtype == dtype)
+        if stage.mode == "dp":
+            self._originals.discard(stage.dtype)
+            self.on_look()
 
     def on_look(self) -> None:
-        """Report those that have waited long enough; called many times a second."""
-        now = time.monotonic()
-        self._report_held(lambda until, held: until <= now)
+        """Report those that have waited long enough, or whose original is over; called many times a second."""
+        now, held, self._held = time.monotonic(), self._held, []
+        for until, run in held:
+            if until <= now or run.stage.dtype not in self._originals:
+                self._report(run)
+            else:
+                self._held.append((until, run))
 
     def report_all(self) -> None:
         """Report those whose original does not come any more: it was ended to make room, and runs later."""
-        self._report_held(lambda until, held: True)
-
-    def _report_held(self, is_due: Callable[[float, Run], bool]) -> None:
-        due = [each for each in self._held if is_due(*each)]
-        self._held = [each for each in self._held if each not in due]
-        for _, run in due:
-            self._report(run)
+        self._originals.clear()
+        self.on_look()
 
 
 def raise_or_report(run: Run, progress: Progress, subject: Subject | None = None) -> None:

@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING
 
 from dp2ddp.errors import HazardError, SourceError
 from dp2ddp.installed import require_what_runs_need
+from dp2ddp.source.files import SourceFile
+from dp2ddp.source.old_code import mended_files
+from dp2ddp.source.parsing import parse
+from dp2ddp.source.projects import Project, entry_module, module_file
+from dp2ddp.source.read_source import read_source
 
 if TYPE_CHECKING:
     from dp2ddp.codemod.conversion import Conversion
     from dp2ddp.codemod.helpers import HelperPlace
     from dp2ddp.codemod.plans.acceptance import AcceptOption
-    from dp2ddp.source.files import SourceFile
-    from dp2ddp.source.projects import Project
 
 
 _STARTS = {"spawn", "start_processes", "notebook_launcher"}  # ranks; of torch.multiprocessing, of Accelerate
@@ -24,8 +27,6 @@ _STARTS = {"spawn", "start_processes", "notebook_launcher"}  # ranks; of torch.m
 
 def existing_script(script: str | Path) -> None:
     """A SourceError of one line if it cannot be read."""
-    from dp2ddp.source.read_source import read_source
-
     if str(script) == "-":
         raise SourceError("a script from stdin cannot be run: it needs a folder to run in. Save it to a file")
     read_source(script)
@@ -33,8 +34,6 @@ def existing_script(script: str | Path) -> None:
 
 def script_file(script: str | Path, as_module: bool) -> Path:
     """The script that is meant, a file or (`as_module`) a module; a SourceError of one line if it cannot be read."""
-    from dp2ddp.source.projects import module_file
-
     path = module_file(str(script)) if as_module else Path(script)
     existing_script(path)
     return path
@@ -56,9 +55,6 @@ def ready_to_run(
 
 def module_of(script: Path, as_module: bool) -> str | None:
     """What a script is called that is started with -m; SourceError if it cannot be from the current folder."""
-    from dp2ddp.source.projects import entry_module
-    from dp2ddp.source.read_source import read_source
-
     name = entry_module(read_source(script), as_module)
     if not name:
         return None
@@ -105,8 +101,6 @@ def hidden_library(project: Project) -> str:
 
 def mended_files_of(project: Project, progress: Callable[[str], None]) -> Mapping[Path, bytes]:
     """The files that no current Python reads as they stand, as they run; `progress` gets a line for each."""
-    from dp2ddp.source.old_code import mended_files
-
     for line in _left_out(project.entry):
         progress(line)
     files = mended_files(project)
@@ -130,9 +124,6 @@ def _left_out(source: SourceFile) -> Iterator[str]:
 def starts_its_ranks(script: Path) -> bool:
     """Whether a version of the user's own calls what starts ranks; or makes processes that join a group, and asks
     nobody for its rank."""
-    from dp2ddp.source.parsing import parse
-    from dp2ddp.source.read_source import read_source
-
     nodes = list(ast.walk(parse(read_source(script))))
     called = {ast.unparse(node.func).rpartition(".")[2] for node in nodes if isinstance(node, ast.Call)}
     constants = {node.value for node in nodes if isinstance(node, ast.Constant)}

@@ -44,8 +44,8 @@ from dp2ddp.runtime.process.server import Server
 from dp2ddp.runtime.stage import Stage
 from dp2ddp.trial.all_trials import how_it_ended, surroundings_of
 from dp2ddp.trial.launches import try_with_launch
-from dp2ddp.trial.memory import MemoryWatch
 from dp2ddp.trial.prepare import Prepared, RunKind, full_disk_is_said, originals_kept, prepare
+from dp2ddp.trial.rounds import MemoryWatch
 from dp2ddp.trial.runs import environment, raise_or_report, show, start_alone, users_environment
 from dp2ddp.trial.subject import Subject, subject_of
 from dp2ddp.trial.trial import MODES

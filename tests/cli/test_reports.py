@@ -1,15 +1,13 @@
-"""`--report` and `--open` of convert, verify and bench."""
+"""`--report` of convert, verify and bench."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from dp2ddp.cli import main
-from dp2ddp.cli._reports import has_screen, open_page
 from dp2ddp.runtime.process.server import Server
 from tests.cli.forked import forked
 
@@ -23,7 +21,6 @@ for _ in range(3):
     loss.backward()
     optimizer.step()
 """
-FAR_AWAY = {"BROWSER": "", "DISPLAY": "", "WAYLAND_DISPLAY": ""}
 
 
 @pytest.fixture
@@ -33,28 +30,8 @@ def script(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture
-def browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A browser that writes down the addresses it is given."""
-    seen = tmp_path / "seen.txt"
-    program = tmp_path / "browser.py"
-    program.write_text(
-        f"#!{sys.executable}\nimport sys\nopen({str(seen)!r}, 'a').write(sys.argv[1] + '\\n')\n"
-    )
-    program.chmod(0o755)
-    choose(program, monkeypatch)
-    return seen
-
-
-def choose(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make it the user's browser; Python's module looks once in a process."""
-    monkeypatch.setattr("webbrowser._tryorder", None)
-    monkeypatch.setattr("webbrowser._browsers", {})
-    monkeypatch.setenv("BROWSER", str(program))
-
-
-def convert(*arguments: object, **variables: str) -> Result:
-    return CliRunner().invoke(main, ["convert", *map(str, arguments)], env=variables)
+def convert(*arguments: object) -> Result:
+    return CliRunner().invoke(main, ["convert", *map(str, arguments)])
 
 
 def test_convert_writes_what_is_asked_for_and_tells_where(script: Path) -> None:
@@ -141,85 +118,6 @@ def test_an_older_report_is_overwritten_and_so_is_an_empty_file(script: Path, na
     assert "changed" in report.read_text() != first
 
 
-def test_the_page_is_opened(script: Path, browser: Path) -> None:
-    page = script.with_name("a b.html")
-
-    result = convert(script, "--report", script.with_name("a.md"), "--report", page, "--open")
-
-    assert result.exit_code == 0, result.output
-    assert browser.read_text() == page.as_uri() + "\n"
-
-
-def test_without_a_name_the_page_lies_in_a_temporary_folder(
-    script: Path, browser: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    (tmp_path / "temporary").mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
-
-    result = convert(script, "--check", "--open")
-
-    (page,) = (tmp_path / "temporary").glob("dp2ddp-*/convert.html")
-    assert result.exit_code == 1  # as without it
-    assert result.stderr == f"report: {page}\n"
-    assert browser.read_text() == page.as_uri() + "\n"
-
-
-def test_far_from_any_screen_it_says_where_the_page_lies(script: Path) -> None:
-    page = script.with_name("a.html")
-
-    result = convert(script, "--report", page, "--open", **FAR_AWAY)
-
-    assert result.exit_code == 0
-    assert result.stderr == (
-        f"report: {page}\ndp2ddp: no browser to open here; open it yourself: {page.as_uri()}\n"
-    )
-
-
-def test_a_browser_that_does_not_start_is_no_failure(
-    script: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program = script.with_name("broken")
-    program.write_text("#!/bin/sh\nexit 1\n")
-    program.chmod(0o755)
-    choose(program, monkeypatch)
-
-    open_page(script, {"BROWSER": str(program)})
-
-    assert "open it yourself: file://" in capsys.readouterr().err
-
-
-def test_a_browser_of_text_does_not_take_the_terminal(
-    script: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import webbrowser
-
-    opened: list[str] = []
-    text_browser = webbrowser.GenericBrowser("w3m")
-    monkeypatch.setattr(text_browser, "open", opened.append)
-    monkeypatch.setattr(webbrowser, "get", lambda: text_browser)
-
-    open_page(script, {"DISPLAY": ":0"})
-
-    assert opened == []
-    assert "open it yourself" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("variables", "system", "seen"),
-    [
-        ({}, "linux", False),
-        ({"DISPLAY": ":0"}, "linux", True),
-        ({"WAYLAND_DISPLAY": "wayland-0"}, "linux", True),
-        ({"BROWSER": "code --open"}, "linux", True),
-        ({}, "darwin", True),
-        ({"SSH_CONNECTION": "10.0.0.1 1 10.0.0.2 22"}, "darwin", False),
-        ({"SSH_CONNECTION": "10.0.0.1 1 10.0.0.2 22", "DISPLAY": "localhost:10.0"}, "linux", True),
-    ],
-)
-def test_who_has_a_screen(variables: dict[str, str], system: str, seen: bool) -> None:
-    assert has_screen(variables, system) == seen
-
-
 @pytest.mark.torchrun
 @pytest.mark.parametrize(
     "command",
@@ -230,13 +128,9 @@ def test_who_has_a_screen(variables: dict[str, str], system: str, seen: bool) ->
         ),
     ],
 )
-def test_verify_and_bench_open_theirs(
-    script: Path, browser: Path, server: Server, command: tuple[object, ...]
-) -> None:
-    result = forked(
-        server, script.parent, command[0], "train.py", "-n", 2, *command[1:], "--report", "a.html", "--open"
-    )
+def test_verify_and_bench_write_theirs(script: Path, server: Server, command: tuple[object, ...]) -> None:
+    arguments = ("train.py", "-n", 2, *command[1:], "--report", "a.html")
+    result = forked(server, script.parent, command[0], *arguments)
 
     assert result.exit_code == 0, result.stderr
-    assert browser.read_text() == script.with_name("a.html").as_uri() + "\n"
     assert f"dp2ddp {command[0]}</title>" in script.with_name("a.html").read_text()

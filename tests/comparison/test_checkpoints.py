@@ -149,7 +149,7 @@ def test_how_two_files_differ_is_a_value(tmp_path: Path, a: Any, b: Any, how: Ho
         *(saved(tmp_path / name, each, "torch") for name, each in (("a", a), ("b", b))), 1e-9
     )
     assert found is not None
-    assert (found.how, found.at) == (how, "['net']" if how is How.TENSOR else "")
+    assert (found.how, found.at) == (how, "" if how in (How.KEYS, How.OTHERWISE) else str([*a]))
 
 
 def test_times_in_an_archive_of_arrays_are_times(tmp_path: Path) -> None:

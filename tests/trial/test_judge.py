@@ -20,7 +20,7 @@ from dp2ddp.trace.records import End
 from dp2ddp.trace.writer import Writer
 from dp2ddp.trial.all_trials import how_it_ended
 from dp2ddp.trial.judge import came_closer
-from dp2ddp.trial.outside import compare_values, last_words
+from dp2ddp.trial.outside import PairOutside
 from dp2ddp.trial.pair import Pair
 from tests.comparison.traces import GRADIENT, trace
 from tests.report.made_up import same
@@ -77,6 +77,15 @@ def test_a_rank_that_came_to_its_end_has_a_record_of_it(tmp_path: Path, came_to_
         assert any("ended without a word" in each for each in pair.compared.remarks)
 
 
+def outside(folder: Path, *words: tuple[str, str], reference: Any = None, server: Any = None) -> Any:
+    """Of a pair that has been compared."""
+    spelling = Spelling(words)
+    options, pair = SimpleNamespace(timeout=7), SimpleNamespace(reference=reference)
+    made = PairOutside(SimpleNamespace(options=options), pair, server, folder)  # type: ignore[arg-type]
+    vars(made).update(_tolerance=FLOAT64, _spellings=(spelling, spelling))
+    return made
+
+
 @pytest.mark.parametrize(
     ("code", "words"),
     [
@@ -87,7 +96,7 @@ def test_a_rank_that_came_to_its_end_has_a_record_of_it(tmp_path: Path, came_to_
 def test_files_that_could_not_be_compared_are_an_error(code: int | None, words: str, tmp_path: Path) -> None:
     server: Any = SimpleNamespace(call=lambda name, request, timeout: code if timeout == 7 else 0)
     with pytest.raises(RunError, match=f"the files that torch wrote .*{words}"):
-        compare_values([("model.pt", "a", "b")], [], server, tmp_path, FLOAT64, 7)
+        outside(tmp_path, server=server)._values([("model.pt", "a", "b")])
 
 
 @pytest.mark.parametrize(
@@ -98,7 +107,7 @@ def test_what_argparse_misses_is_told_where_both_end_with_its_exit_code(
 ) -> None:
     (tmp_path / "rank0.err").write_text("usage: train.py\n\n/scratch/train.py: error: --data is missing\n")
     run = Run(Stage("train.py", "dp", 2, ".", str(tmp_path), "train.py"), (code,), 1.0, None)
-    found = last_words(run, Spelling((("/scratch/", ""),)))
+    found = outside(tmp_path, ("/scratch/", ""), reference=run).last_words
     assert found == words
     ended = how_it_ended(dataclasses.replace(same(), codes=(code, code), last_words=found))
     assert ended == (". It ends with exit code 2: train.py: error: --data is missing" if code else "")

@@ -10,7 +10,7 @@ import pytest
 
 from dp2ddp.runtime.process.room import CONTAINER, Room
 from dp2ddp.runtime.process.run import Failure, Run
-from dp2ddp.trial.memory import (
+from dp2ddp.trial.rounds import (
     AGENT,
     FORKED,
     MB,

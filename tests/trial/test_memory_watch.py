@@ -14,8 +14,8 @@ from dp2ddp.runtime.process.room import Room
 from dp2ddp.runtime.process.run import Run
 from dp2ddp.runtime.run_folder import prepare_run_folder
 from dp2ddp.runtime.stage import Mode, Stage
-from dp2ddp.trial import memory
-from dp2ddp.trial.memory import MemoryWatch
+from dp2ddp.trial import rounds
+from dp2ddp.trial.rounds import MemoryWatch
 from tests.heard import Heard
 
 GB = 2**30
@@ -61,11 +61,11 @@ class Running:
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     made = Machine(8 * GB)
-    monkeypatch.setattr(memory, "read_room", lambda: Room(made.free, made.limit))
-    monkeypatch.setattr(memory, "held_by", lambda stage, server: 3 * GB)
-    monkeypatch.setattr(memory, "count_kills", lambda: made.kills)
-    monkeypatch.setattr(memory, "_LOOK", 0.0)
-    monkeypatch.setattr(memory, "_WEIGH", 0.0)
+    monkeypatch.setattr(rounds, "read_room", lambda: Room(made.free, made.limit))
+    monkeypatch.setattr(rounds, "held_by", lambda stage, server: 3 * GB)
+    monkeypatch.setattr(rounds, "count_kills", lambda: made.kills)
+    monkeypatch.setattr(rounds, "_LOOK", 0.0)
+    monkeypatch.setattr(rounds, "_WEIGH", 0.0)
     return made
 
 

@@ -14,7 +14,7 @@ from dp2ddp.options import VerifyOptions
 from dp2ddp.runtime.process.room import Room
 from dp2ddp.runtime.process.run import Run
 from dp2ddp.runtime.process.server import Server
-from dp2ddp.trial import memory, rounds
+from dp2ddp.trial import rounds
 from dp2ddp.trial.subject import Subject, subject_of
 from dp2ddp.trial.trial import run_trial
 from tests.heard import Heard
@@ -47,15 +47,14 @@ class Machine:
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     made = Machine()
-    for module in (rounds, memory):
-        monkeypatch.setattr(module, "read_room", lambda: Room(made.free, 32 * GB))
-    watch = memory.MemoryWatch.watch
+    monkeypatch.setattr(rounds, "read_room", lambda: Room(made.free, 32 * GB))
+    watch = rounds.MemoryWatch.watch
 
-    def watching(self: memory.MemoryWatch, *arguments: object) -> list[Run]:
+    def watching(self: rounds.MemoryWatch, *arguments: object) -> list[Run]:
         made.rounds.append([Path(each.stage.run_folder).parent.name for each in self._runnings])
         return watch(self, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(memory.MemoryWatch, "watch", watching)
+    monkeypatch.setattr(rounds.MemoryWatch, "watch", watching)
     return made
 
 
@@ -106,14 +105,14 @@ def test_one_after_the_other_where_there_is_none_and_the_verdict_is_the_same(
 def test_runs_that_were_ended_to_make_room_begin_anew(
     subject: Subject, machine: Machine, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held = memory.held_by
+    held = rounds.held_by
 
     def goes(stage: object, server: int) -> int:
         if len(machine.rounds) == 1:
             machine.free = GB
         return held(stage, server)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(memory, "held_by", goes)
+    monkeypatch.setattr(rounds, "held_by", goes)
     verdict, heard = tried(subject, server, tmp_path)
     assert machine.rounds[0] == ALL
     assert machine.rounds[1:] == [["ddp-float64-again-2"], ["dp-float32-again-2"], ["ddp-float32-again-2"]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -14,7 +15,9 @@ from dp2ddp.comparison.matching import OptimizerStart, in_order_of, matched_step
 from dp2ddp.comparison.output_comparison import Outside
 from dp2ddp.comparison.script_facts import CastOnOneSide, casts_on_one_side
 from dp2ddp.trace.digests import Doubles
-from dp2ddp.trace.records import Forward, Layout, Step, Trace, Vector
+from dp2ddp.trace.records import Draw, Forward, Layout, Step, Trace, Vector
+
+Rows = tuple[int, ...]  # digests
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,34 @@ class Losses:
 
 
 @dataclass(frozen=True)
+class Batch:
+    """What one forward call of a step was given: DataParallel's rows, and those of each rank."""
+
+    reference: Rows
+    ranks: tuple[Rows, ...]
+
+    @cached_property
+    def expected(self) -> Counter[int]:
+        """How often each row is in DataParallel's batch: digest -> count."""
+        return Counter(self.reference)
+
+    @cached_property
+    def actual(self) -> Counter[int]:
+        """How often each row is in the batch of all ranks together: digest -> count."""
+        return Counter(row for rows in self.ranks for row in rows)
+
+    @property
+    def same(self) -> bool:
+        """Whether the ranks together have DataParallel's rows, in whatever order."""
+        return self.expected == self.actual
+
+    @property
+    def part(self) -> bool:
+        """Whether the ranks have some of the rows, and no others."""
+        return self.actual < self.expected
+
+
+@dataclass(frozen=True)
 class MatchedStep:
     """A step of DataParallel, and the step of each rank that stands for it."""
 
@@ -58,6 +89,30 @@ class MatchedStep:
     def all(self) -> tuple[Step, ...]:
         """DataParallel's, then the ranks'."""
         return self.reference, *self.ranks
+
+    @cached_property
+    def batches(self) -> tuple[Batch, ...]:
+        """Call by call where all made as many, else all rows of the step together; nothing where they are not known."""
+        expected, *actual = map(calls_of, self.all)
+        if not expected or not all(actual):
+            return ()
+        if any(len(calls) != len(expected) for calls in actual):
+            batch = Batch(sum(expected, ()), tuple(sum(calls, ()) for calls in actual))
+            # a model that is called without its wrapper, or a step that was skipped: not other rows
+            passes = {len(step.losses) for step in self.all}
+            skipped = any(step.skipped for step in self.all)
+            return () if batch.part and (skipped or len(passes) == 1) else (batch,)
+        return tuple(Batch(*calls) for calls in zip(expected, zip(*actual, strict=True), strict=True))
+
+    @property
+    def rows_of_batches(self) -> Counter[int]:
+        """How often each row is in the batches of the ranks."""
+        return sum((each.actual for each in self.batches), Counter[int]())
+
+    @property
+    def rows_on_ranks(self) -> set[int]:
+        """Whatever the ranks train on."""
+        return {row for rank in self.ranks for rows in calls_of(rank) for row in rows}
 
     @cached_property
     def losses(self) -> Losses:
@@ -140,6 +195,39 @@ class Evidence:
         """DataParallel's steps without tensors, with rows that the ranks' can be compared with."""
         return tuple(_facts(self._comparable(step)) for step in self.reference.steps())
 
+    @cached_property
+    def reference_rows(self) -> list[Counter[int]]:
+        """How often each row is in each step of DataParallel."""
+        return [Counter(row for rows in calls_of(step) for row in rows) for step in self.reference_steps]
+
+    @cached_property
+    def samples(self) -> dict[int, int]:
+        """digest of a row of DataParallel's -> index of the sample."""
+        return {row: index for step in self.reference_steps for row, index in samples_of(step).items()}
+
+    @cached_property
+    def orders(self) -> list[list[int]]:
+        """The samples that the step's loader takes in the whole run, in order: DataParallel's, then each rank's."""
+        orders = []
+        for trace, step in zip((self.reference, *self.ranks), self.here.all, strict=True):
+            loader = next((draw.loader for draw in step.draws if draw.indices), -1)
+            draws = (draw for line in trace.lines for draw in line["draws"])
+            orders.append([index for of, indices, _ in draws if of == loader for index in indices or ()])
+        return orders
+
+    @cached_property
+    def other_batch(self) -> Batch | None:
+        """The first forward call of the step that was given other rows.
+
+        What another model computed (a generator's pictures) may differ in a last digit: calls that were given other
+        bits in the step before, which was right, say nothing.
+        """
+        before = self.before.batches if self.before else ()
+        for place, batch in enumerate(self.here.batches if self.is_at_step else ()):
+            if not batch.same and (place >= len(before) or before[place].same):
+                return batch
+        return None
+
     @property
     def starts(self) -> Iterator[OptimizerStart]:
         """What optimizers begin with, up to the step with the first difference."""
@@ -185,6 +273,25 @@ class Evidence:
             Forward(each.training, each.rows, each.firsts or each.digests) for each in step.forwards
         )
         return replace(step, forwards=forwards)
+
+
+def calls_of(step: Step) -> list[Rows]:
+    """Row digests of each forward call in training; of all forward calls, if none is."""
+    training = [forward.digests for forward in step.forwards if forward.training and forward.digests]
+    return training or [forward.digests for forward in step.forwards if forward.digests]
+
+
+def draws_of(step: Step) -> list[Draw]:
+    """From the loader that is trained on: evaluation comes before the step's own batch."""
+    trained = {draw.loader for draw in step.draws[-1:]}
+    return [draw for draw in step.draws if draw.loader in trained]
+
+
+def samples_of(step: Step) -> dict[int, int]:
+    """digest of a row -> index of the sample, where the batches of the loader are what the model was given."""
+    indices = [index for draw in step.draws for index in draw.indices or ()]
+    rows = [row for calls in calls_of(step)[:1] for row in calls]
+    return dict(zip(rows, indices, strict=True)) if len(indices) == len(rows) else {}
 
 
 _NO_TENSORS = Vector(np.zeros(0, dtype=np.uint64), None, None)

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from dp2ddp.comparison.causes.batch_signatures import different_batch
 from dp2ddp.comparison.causes.catalogue import Finding, finding
 from dp2ddp.comparison.causes.evidence import Evidence, MatchedStep, distance, fits, multiple
 from dp2ddp.comparison.causes.model_signatures import statistics_differ
@@ -40,7 +39,7 @@ def signatures(evidence: Evidence) -> Iterator[Finding]:
     if not fits(distance(target, rank0)):
         yield from _scale(evidence, here, target, rank0)
         yield from _kept(evidence, target, rank0)
-        if different_batch(evidence) is None:
+        if evidence.other_batch is None:
             yield from _losses(evidence, here)
 
 
@@ -143,9 +142,14 @@ def _kept(evidence: Evidence, target: Doubles, rank0: Doubles) -> Iterator[Findi
     if before is None or not before.whole:
         return
     for past in (before.raw_gradients[1], before.gradients[1]):
-        if len(past) == len(target) and past.any() and fits(distance(rank0 - target, past)):
-            text = f"the gradient is DataParallel's plus that of step {before.number}, all but rounding"
-            yield finding("gradients-kept", 0.98, text)
+        factor, left = multiple(rank0 - target, past) if len(past) == len(target) else (0.0, 1.0)
+        # whose gradients are kept: the mean of all has a part of it
+        ranks = round(factor * evidence.world) if fits(left) else 0
+        if 0 < ranks <= evidence.world and _near(factor * evidence.world, ranks):
+            part = f"{ranks}/{evidence.world} of " * (ranks < evidence.world)
+            text = f"the gradient is DataParallel's plus {part}that of step {before.number}, all but rounding"
+            some = f"{ranks} of {evidence.world} ranks keep theirs"
+            yield finding("gradients-kept", 0.98, text, *[some] * bool(part))
             return
 
 

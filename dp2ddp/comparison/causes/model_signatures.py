@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from dp2ddp.comparison.causes.batch_signatures import batches_of, different_batch
 from dp2ddp.comparison.causes.catalogue import Finding, finding
-from dp2ddp.comparison.causes.evidence import Evidence, MatchedStep, distance, fits
+from dp2ddp.comparison.causes.evidence import Evidence, MatchedStep, distance, fits, multiple
 from dp2ddp.comparison.differences import agreeing, distances_by_sketch, is_batchnorms
 from dp2ddp.comparison.tolerance import HIDING
 from dp2ddp.trace.digests import Doubles
@@ -103,7 +102,7 @@ def _forward_counts_differ(evidence: Evidence, here: MatchedStep) -> tuple[int, 
 
 def _own_buffers(evidence: Evidence, here: MatchedStep) -> Iterator[Finding]:
     """Buffers that the script updates itself, from rows that are the same on all ranks together."""
-    if different_batch(evidence) is not None:
+    if evidence.other_batch is not None:
         return
     for when, buffers in _buffers(evidence, here):
         differing = [name for name, a, b in buffers if not is_batchnorms(name) and not _same(a, b)]
@@ -183,14 +182,17 @@ def _statistics(evidence: Evidence, here: MatchedStep) -> Iterator[Finding]:
         return
     hashes = {_hashes(rank.buffers, _is_running) for rank in here.ranks}
     together = len(hashes) == 1 and evidence.world > 1
-    same_rows = different_batch(evidence) is None
+    same_rows = evidence.other_batch is None
     moved = _moved_rows(here)
     # ranks that call the model past its wrapper, on all rows
     wrapped = any(rank.forwards for rank in here.ranks) or not here.reference.forwards
     has_one_loss = bool(here.reference.losses) and len({rank.losses for rank in here.ranks}) == 1
     is_whole_on_each = has_one_loss and not wrapped
     text = f"running statistics of rank 0 after step {here.number} are other than replica 0's"
-    if here.gradients_agree:
+    if here.gradients_agree and same_rows and (factor := _times_as_far(evidence, here)):
+        words = f"{factor:.6g} times as far as replica 0's in step {here.number}"
+        yield finding("batchnorm-momentum", 0.97, f"running statistics of rank 0 move {words}")
+    elif here.gradients_agree:
         weight = 0.96 if same_rows else 0.9  # a shift of the rows that the normalisation takes away again
         yield finding("buffers-of-another-rank", weight, f"{text}; gradients of that step agree", *moved)
     elif together and is_whole_on_each:
@@ -204,8 +206,24 @@ def _statistics(evidence: Evidence, here: MatchedStep) -> Iterator[Finding]:
         yield finding("batchnorm-rows", 0.95, words, text)
     elif together and same_rows:
         yield finding("sync-batchnorm", 0.95, f"{text}, and the same on all ranks")
-    elif not together and same_rows and (moved or not batches_of(here)):
+    elif not together and same_rows and (moved or not here.batches):
         yield finding("batchnorm-rows", 0.95 if moved else 0.7, *moved, text)
+
+
+def _times_as_far(evidence: Evidence, here: MatchedStep) -> float:
+    """How often as far rank 0's running averages move in the step as replica 0's; 0 if that is no single number."""
+    kept = _kept(evidence.before) if evidence.before else ()
+    before = {name: values for name, values, _ in kept}
+    own, expected = list[Doubles](), list[Doubles]()
+    for name, of_replica, of_rank in _kept(here):
+        if _is_running(name):
+            start = before.get(name, float(name.endswith("var")))  # of a new layer
+            own.append(of_rank - start)
+            expected.append(of_replica - start)
+    if len(own) < 2:  # means and variances
+        return 0.0
+    factor, left = multiple(np.concatenate(own), np.concatenate(expected))
+    return factor if fits(left) and not fits(abs(factor - 1)) else 0.0
 
 
 def statistics_differ(here: MatchedStep) -> bool:
@@ -220,7 +238,7 @@ def statistics_differ(here: MatchedStep) -> bool:
 
 def _moved_rows(here: MatchedStep) -> tuple[str, ...]:
     """Ranks whose rows are not the chunk of their replica, though all rows together are the same."""
-    for batch in batches_of(here):
+    for batch in here.batches:
         rows = (forward.rows for forward in here.reference.forwards)
         sizes = next((each for each in rows if sum(each) == len(batch.reference)), ())
         if not batch.same or not sizes:
@@ -237,7 +255,7 @@ def _moved_rows(here: MatchedStep) -> tuple[str, ...]:
 
 def _other_forward(evidence: Evidence, here: MatchedStep) -> Iterator[Finding]:
     """Same weights, same rows, and other gradients on ranks that agree: what is left is the computation."""
-    if here.gradients_agree or different_batch(evidence) is not None:
+    if here.gradients_agree or evidence.other_batch is not None:
         return
     if moved := () if evidence.random_only else _moved_rows(here):
         yield finding("chunks-otherwise", 0.7 if evidence.random_only is False else 0.5, *moved)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from dp2ddp.comparison.causes.catalogue import Finding, finding
 from dp2ddp.comparison.causes.evidence import Evidence
 from dp2ddp.comparison.contents import How, have_same_words
 from dp2ddp.comparison.matching import plain_name
-from dp2ddp.comparison.output_comparison import NO_LINE
+from dp2ddp.comparison.output_comparison import NO_LINE, Outside
 from dp2ddp.trace.records import Trace
 from dp2ddp.words import names_text, ranks_text, sum_text
 
@@ -17,7 +18,7 @@ from dp2ddp.words import names_text, ranks_text, sum_text
 def signatures(evidence: Evidence) -> Iterator[Finding]:
     """Where training differs, numbers in lines and files do so anyway: then what hangs on none is looked for."""
     if evidence.outside.printing_ranks:
-        yield _printing(evidence, 0.9)
+        yield _printing(evidence.outside)
     yield from _files(evidence)
     yield from _sharded_evaluation(evidence)
     if not evidence.comparison.same:
@@ -27,16 +28,17 @@ def signatures(evidence: Evidence) -> Iterator[Finding]:
         yield finding("other-output", 0.5, "exit codes {} and {}".format(*evidence.outside.codes))
 
 
-def _printing(evidence: Evidence, weight: float) -> Finding:
-    first = evidence.outside.stdout.first
+def _printing(outside: Outside) -> Finding:
+    first, printed = outside.stdout.first, f"{ranks_text(outside.printing_ranks)} printed"
     if first is not None and first.ddp == NO_LINE:
-        silent = f"rank 0 has no line {first.line}"
-        return finding(
-            "another-rank-prints", weight, f"{ranks_text(evidence.outside.printing_ranks)} printed; {silent}"
-        )
-    return finding(
-        "every-rank-prints", weight, f"{ranks_text(evidence.outside.printing_ranks)} printed as well"
-    )
+        return finding("another-rank-prints", 0.9, f"{printed}; rank 0 has no line {first.line}")
+    return finding("every-rank-prints", 0.9, f"{printed} as well")
+
+
+# what transformers' Trainer says behind the last step, and the files in which it may stand
+_TRAINERS_LAST_LINE = ("'train_runtime':", "'train_loss':")
+_TRAINERS_METRICS = ("trainer_state.json", "train_results.json", "all_results.json")
+_TRAINERS_LOSS = "['train_loss']"
 
 
 def _lines(evidence: Evidence) -> Iterator[Finding]:
@@ -46,6 +48,8 @@ def _lines(evidence: Evidence) -> Iterator[Finding]:
         if not have_same_words(expected, actual):
             yield finding("other-output", 0.5, line_text)
             continue
+        if all(word in actual for word in _TRAINERS_LAST_LINE):
+            yield finding("trainers-loss", 0.86, line_text)
         yield finding("local-numbers", 0.85, line_text)
         if names := [each for each in evidence.apart_at_end("final buffer") if "running_" in each]:
             words = (
@@ -111,6 +115,8 @@ def _files(evidence: Evidence) -> Iterator[Finding]:
             continue  # what several ranks wrote is what they left
         elif each.how is How.TENSOR and evidence.comparison.same:
             yield finding(_tensor_cause(each.at, evidence), 0.86, text)
+        elif each.at.endswith(_TRAINERS_LOSS) and Path(each.path).name in _TRAINERS_METRICS:
+            yield finding("trainers-loss", 0.865, text)
         elif each.how in (How.DDP_ONLY, How.KEYS) or evidence.comparison.same:
             yield finding(*_CODES[each.how], text)
 

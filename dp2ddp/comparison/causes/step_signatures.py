@@ -119,9 +119,12 @@ def _constant_factor(
     if evidence.before is not None or not expected or not expected[0]:
         return
     factor, world = actual[0] / expected[0], evidence.world
+    both = zip(*(trace.lines for trace in (evidence.reference, evidence.ranks[0])), strict=False)
+    alike = (i for i, (a, b) in enumerate(both) if _close(a["learning_rates"], b["learning_rates"]))
+    warmed = [f"from step {step} on they are the same: a warm-up" for step in (next(alike, None),) if step]
     for name, number in (("W", world), ("1/W", 1 / world), ("the root of W", math.sqrt(world))):
         if math.isclose(factor, number, rel_tol=1e-9):
-            yield finding("learning-rate-times-world", 0.97, text, f"{factor:.6g} times: {name}")
+            yield finding("learning-rate-times-world", 0.97, text, f"{factor:.6g} times: {name}", *warmed)
 
 
 def _shorter(evidence: Evidence, here: MatchedStep) -> Iterator[Finding]:

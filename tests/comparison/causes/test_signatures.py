@@ -46,6 +46,27 @@ def test_a_factor_is_told_where_no_loss_is_known(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("kept", "code"),
+    [
+        (1.0, "gradients-kept"),
+        (0.5, "gradients-kept"),
+        (0.3, "other-reduction"),
+        (np.nan, "other-reduction"),
+    ],
+    ids=["by all", "by one of two", "by no rank", "no number"],
+)
+def test_gradients_that_ranks_keep_are_a_part_of_the_step_before(
+    tmp_path: Path, kept: float, code: str
+) -> None:
+    reference = trace(tmp_path / "dp", FIRST)
+    own = [GRADIENT, OTHER + kept * GRADIENT]
+    ranks = (trace(tmp_path / "ddp", own, rank=rank, parameters=[-each for each in own]) for rank in range(2))
+    causes = causes_of(reference, *ranks)
+    assert causes[0].code == code, [cause.code for cause in causes]
+    assert ("1 of 2 ranks keep theirs" in causes[0].evidence) == (kept == 0.5)
+
+
+@pytest.mark.parametrize(
     ("offset", "code"),
     [([0.5, 0.1, 0.2, -0.3, 0.4], "not-synchronised"), ([0, 0, 0, 0.3, 0.4], "partly-synchronised")],
     ids=["all of them", "one tensor"],
@@ -368,6 +389,24 @@ def test_what_ranks_evaluate_twice_to_be_as_many_is_said(
     stdout = TextComparison(1, UnlikeLine(1, "loss 0.5", "loss 0.25"))
     evidence = Evidence(2, reference, ranks, found, Outside(stdout=stdout))
     assert diagnose(evidence)[0].code == code
+
+
+@pytest.mark.parametrize(
+    ("line", "file", "code"),
+    [
+        ("{{'train_runtime': '0.5', 'train_loss': '{}', 'epoch': '2'}}", "", "trainers-loss"),
+        ("train_loss {}", "", "local-numbers"),  # the script's own
+        ("", "out/all_results.json", "trainers-loss"),
+        ("", "out/mine.json", "local-numbers"),
+    ],
+)
+def test_the_loss_that_transformers_says_at_the_end(tmp_path: Path, line: str, file: str, code: str) -> None:
+    reference, *ranks = (trace(tmp_path / name, FIRST) for name in ("dp", "0", "1"))
+    loss = FileDifference(file, "is 0.25 instead of 0.5", how=How.NUMBERS, at="['train_loss']")
+    first = UnlikeLine(1, line.format(0.5), line.format(0.25)) if line else None
+    seen = Outside(stdout=TextComparison(1, first), files=FilesComparison(1, (loss,) * bool(file)))
+    evidence = Evidence(2, reference, tuple(ranks), compare(reference, ranks, FLOAT64, port=True), seen)
+    assert [cause.code for cause in diagnose(evidence)] == [code]
 
 
 @pytest.mark.parametrize("factor", [1.0, 3.0])
