@@ -165,12 +165,10 @@ def check(options: CheckOptions) -> CheckResult:
 
     text: what the one path has in it, instead of what lies on the disk: an editor's buffer.
 
-    Codes count beside those of `[tool.dp2ddp]` in pyproject.toml. With fix or diff, `mended` of the result has each
-    file before and after.
+    Codes count beside those of `[tool.dp2ddp]` in pyproject.toml.
 
-    Returns the problems with file, line, code, text and level; `fails` says whether any is more than a note,
-    or a file could not be read. Raises
-    SourceError for what cannot be read, and for codes that no rule has.
+    Returns the problems with file, line, code, text and level; `fails` says whether any is more than a note, or a file
+    could not be read. Raises SourceError for what cannot be read, and for codes that no rule has.
     """
     from dp2ddp.commands import COMMANDS
     from dp2ddp.review.checking import whole_check

@@ -53,10 +53,7 @@ def command(options: CheckOptions, form: Form) -> None:
     with shown() as progress:
         requested = replace(options, paths=name or paths or ".", text=text, progress=progress)
         result = check(**vars(requested))
-    if options.diff:
-        click.echo(b"".join(file.diff_bytes() for file in result.mended), nl=False)
-    else:
-        click.echo(_writer(form)(result), nl=False)
+    click.echo(_writer(form)(result), nl=False)
     sys.exit(1 if result.fails else 0)
 
 

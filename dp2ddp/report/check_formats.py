@@ -159,8 +159,6 @@ def summary(result: CheckResult) -> str:
     notes = sum(problem.level is Level.NOTE for problem in result.problems)
     problems = len(result.problems) - notes
     parts = [counted(problems, "problem")] if problems else ["no problems" if notes else "nothing found"]
-    if fixable := sum(problem.fixable for problem in result.problems):
-        parts.append(f"{fixable} of them --fix mends")
     if notes:
         parts.append(counted(notes, "note"))
     if result.unread:

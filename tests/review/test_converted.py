@@ -279,7 +279,7 @@ def test_nothing_is_said_of_right_code_behind_a_wrapper(body: str) -> None:
 
 
 def test_a_way_of_its_own_to_start_ranks_stays_as_it_is() -> None:
-    """--fix would turn it on under torchrun, where the helpers start the ranks."""
+    """Under torchrun the helpers start the ranks."""
     text = """
         import argparse
         import torch.distributed as dist
