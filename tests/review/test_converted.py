@@ -232,7 +232,8 @@ def test_a_sampler_that_cuts_the_data_before_the_wrapper_does_is_found(converted
 SMALL = """
     import torch
     import torch.distributed as dist
-    from ddp_helpers import WholeBatchDDP, init_distributed, run_on_rank0, save_on_rank0
+    import os
+    from ddp_helpers import Rank0Loader, WholeBatchDDP, init_distributed, run_on_rank0, save_on_rank0
     init_distributed()
     model = WholeBatchDDP(net)
 """
@@ -262,6 +263,34 @@ RIGHT = {
         with torch.no_grad():
             for x in loader:
                 features = model.module(x)
+    """,
+    "a maximum": """
+        for x in Rank0Loader(data, batch_size=8):
+            loss = model(x).mean()
+            dist.all_reduce(loss, dist.ReduceOp.MAX)
+    """,
+    "rows that a rank has cut off for itself": """
+        for x in Rank0Loader(data, batch_size=8):
+            hits = (net(x[dist.get_rank() :: 2]) > 0).sum()
+            dist.all_reduce(hits)
+    """,
+    "a hook on the wrapper, on another model, on what the hook makes itself": """
+        seen = []
+        def name(module, given, made):
+            names = {}
+            names["made"] = made
+        model.register_forward_hook(lambda module, given, made: seen.append(made))
+        teacher.fc.register_forward_hook(lambda module, given, made: seen.append(made))
+        model.module.fc.register_forward_hook(name)
+    """,
+    "seeds that are alike, and one of a run without ranks": """
+        torch.manual_seed(args.seed)
+        if args.distributed:
+            torch.manual_seed(args.seed + dist.get_rank())
+    """,
+    "files that are read, or thrown away": """
+        text = open("names.txt").read()
+        nothing = open(os.devnull, "w")
     """,
     "ranks above 0 do something else": """
         rank = dist.get_rank()
