@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -31,7 +30,6 @@ class Form:
         metavar="FILE",
         typed="says what is read",
     )
-    all: bool = option(False, "List what text tells once, with a count (DDP620).")
 
 
 @click.command("check")
@@ -67,7 +65,7 @@ def _writer(form: Form) -> Callable[[CheckResult], str]:
     from dp2ddp.report import check_formats
 
     writers: dict[str, Callable[[CheckResult], str]] = {
-        "text": partial(check_formats.check_text, each=form.all),
+        "text": check_formats.check_text,
         "json": check_formats.check_json,
         "sarif": check_formats.check_sarif,
         "github": check_formats.check_github,

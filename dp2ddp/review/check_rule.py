@@ -75,7 +75,6 @@ class CheckRule(DescribedRule):
     level: ClassVar[Level] = Level.ERROR
     message: ClassVar[str] = "{what}"  # what is said of each place, with {holes} for words
     advice: ClassVar[str] = "{how}"
-    shown_once: ClassVar[bool] = False  # of what is one decision for a whole repository, people read one line
     start: ClassVar[str] = ON_RANKS  # of the scripts of its examples
 
     def __init_subclass__(cls) -> None:
