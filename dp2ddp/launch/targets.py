@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from dp2ddp.launch.job import Job, agent_words, local_file, nodes_file, standalone_words, with_port
+from dp2ddp.launch.job import Job, agent, local_file, nodes_file, standalone, with_port, words_of
 from dp2ddp.launch.kubernetes import train_job
 from dp2ddp.launch.slurm import sbatch_file
 
@@ -32,7 +32,7 @@ class Target:
 def torchrun_words(job: Job, given: Given) -> list[str]:
     """The command that starts the ranks of this machine."""
     endpoint = _endpoint(given)
-    return agent_words(job, endpoint) if endpoint else standalone_words(job)
+    return words_of(agent(job, str(job.nodes), job.name, endpoint) if endpoint else standalone(job))
 
 
 def _endpoint(given: Given) -> str | None:

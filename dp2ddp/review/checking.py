@@ -36,8 +36,8 @@ class CheckResult:
 def whole_check(options: CheckOptions, commands: Collection[str]) -> CheckResult:
     """Look at the files, by the settings of their project; `commands` may have tables of their own among these.
 
-    Raises SourceError for what cannot be read, and for codes of no rule, OptionError for a baseline that is to be
-    written and has no name, and for a text that is not of one file.
+    Raises SourceError for what cannot be read, OptionError for codes of no rule, for a baseline that is to be written
+    and has no name, and for a text that is not of one file.
     """
     select, ignore = checked_codes(options.select), checked_codes(options.ignore)
     if options.text is not None and len(options.names) != 1:

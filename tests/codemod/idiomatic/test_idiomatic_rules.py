@@ -10,8 +10,9 @@ from dp2ddp.codemod.conversion import Options
 from dp2ddp.codemod.idiomatic.convert import all_rules, convert_idiomatic
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.plans.plan import plan_file
-from dp2ddp.codemod.rule import Example, Flags, Rewrites, Rule, UnknownRuleError, code_of
+from dp2ddp.codemod.rule import Example, Flags, Rewrites, Rule, code_of
 from dp2ddp.codemod.writing.apply import edit_text
+from dp2ddp.errors import OptionError
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.projects import Project
 
@@ -200,7 +201,7 @@ def test_rules_can_be_picked() -> None:
     assert "DDP(" in wrapped
     assert "init_process_group" not in wrapped
     assert "rank == 0" not in unguarded
-    with pytest.raises(UnknownRuleError):
+    with pytest.raises(OptionError):
         convert_idiomatic(project, Options(style="idiomatic", select=("DDP799",)))
 
 
