@@ -19,8 +19,8 @@ from dp2ddp.installed import install
 from dp2ddp.runtime.process.launch_command import environment
 from dp2ddp.runtime.processes import kill_tree, parent_variable
 
-HERE = Path(__file__).resolve().parent
-PACKAGE = HERE.parent
+PACKAGE = Path(__file__).resolve().parents[1]
+PROGRAM = str(PACKAGE / "doctor" / "torch_program.py")
 AGENT = PACKAGE / "runtime" / "process" / "agent.py"
 RANKS = 2
 
@@ -36,7 +36,7 @@ def examine(timeout: float, progress: Callable[[str], None]) -> Iterator[Answer]
         return
     with tempfile.TemporaryDirectory(prefix="dp2ddp-doctor-") as folder:
         progress("importing torch")
-        said = ended([str(HERE / "torch_probe.py")], timeout)
+        said = ended([PROGRAM], timeout)
         if said.code is None:
             yield broken_torch(
                 f"it was not there after {timeout:g} s; a slow disk? --timeout {2 * timeout:g}"
@@ -55,8 +55,7 @@ def examine(timeout: float, progress: Callable[[str], None]) -> Iterator[Answer]
 
 def two_ranks(folder: Path, timeout: float) -> Answer:
     """Start two ranks as a user does, by torchrun, and let them add numbers."""
-    program = str(HERE / "all_reduce_program.py")
-    arguments = ["--standalone", "--nproc-per-node", str(RANKS), program, str(folder)]
+    arguments = ["--standalone", "--nproc-per-node", str(RANKS), PROGRAM, str(folder)]
     end = ended([str(AGENT), str(folder), *arguments], timeout, starts_others=True)
     return ranks_answer(end, reached(folder), timeout, _agent_words(folder))
 

@@ -1,4 +1,4 @@
-"""What torch's own words (torch_probe.py) mean for training."""
+"""What torch's own words (torch_program.py) mean for training."""
 
 from __future__ import annotations
 
