@@ -96,12 +96,7 @@ class OwnNumbers(Made):
         self.loop = loop
         super().__init__(script, data_of(script, loop), {script.file.function_of(loop.node): loop.site})
 
-    @cached_property
-    def are_joined(self) -> bool:
-        """Whether anything may bring them together over the ranks."""
-        return any(map(self._joins, self.calls))
-
-    def _joins(self, call: Call) -> bool:
+    def joins(self, call: Call) -> bool:
         """Whether a call that gets some may bring the ranks' together, or a function of another file does."""
         function, owner = call.node.func, getattr(call.node.func, "value", None)
         if BRINGS_TOGETHER.search(self.file.text_of(function)):
@@ -131,7 +126,9 @@ class OwnNumbers(Made):
 def own_numbers(script: DDPScript) -> Iterator[OwnNumbers]:
     """Of each loop over a rank's share of the data, what is made of it, if nothing may bring that together."""
     loops = (loop for loader in script.loaders if loader.sampler for loop in loader.loops)
-    return (each for each in (OwnNumbers(script, loop) for loop in loops) if not each.are_joined)
+    return (
+        each for each in (OwnNumbers(script, loop) for loop in loops) if not any(map(each.joins, each.calls))
+    )
 
 
 def data_of(script: DDPScript, loop: Loop) -> list[ast.AST]:
