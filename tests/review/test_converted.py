@@ -274,6 +274,17 @@ RIGHT = {
             hits = (net(x[dist.get_rank() :: 2]) > 0).sum()
             dist.all_reduce(hits)
     """,
+    "batches that ranks deal out among each other": """
+        rank, hits = dist.get_rank(), torch.zeros(1)
+        for number, x in enumerate(Rank0Loader(data, batch_size=8)):
+            if number % dist.get_world_size() != rank:
+                continue
+            hits += (net(x) > 0).sum()
+        dist.all_reduce(hits)
+        for x in Rank0Loader(data, batch_size=8):
+            rows = net(x.narrow(0, 4 * rank, 4).cuda())
+            dist.all_reduce(rows.sum())
+    """,
     "a hook on the wrapper, on another model, on what the hook makes itself": """
         seen = []
         def name(module, given, made):
@@ -291,6 +302,8 @@ RIGHT = {
     "files that are read, or thrown away": """
         text = open("names.txt").read()
         nothing = open(os.devnull, "w")
+        name = f"log{os.getpid()}.txt"
+        own = open(name, "w")
     """,
     "ranks above 0 do something else": """
         rank = dist.get_rank()

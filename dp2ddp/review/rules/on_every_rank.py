@@ -2,9 +2,10 @@
 
 import ast
 
+from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.looks.uses import is_harmless, row_of
-from dp2ddp.codemod.model.nodes import values_of
+from dp2ddp.codemod.model.nodes import all_from, values_of
 from dp2ddp.review.check_rule import CheckRule, CheckWarning, DDPScript, Found, corrected
 
 ALONE = "on one rank: if dist.get_rank() == 0"
@@ -13,6 +14,7 @@ WRITERS = {
     "torch.save": ((1, "f"), "save_on_rank0"),
     "builtins.open": ((0, "file"), "open_on_rank0"),
 }
+APART = {Does.DIFFER, Does.ANSWER, Does.FOLDER}
 REPLACES_PRINT = {"builtins", "redirect_stdout", "stdout"}
 TRACKERS = words(
     "wandb.init mlflow.start_run neptune.init_run torch.utils.tensorboard.SummaryWriter tensorboardX.SummaryWriter"
@@ -57,12 +59,19 @@ class SaveOnEveryRank(CheckRule):
             path, row = call.argument(*place), row_of(script.module, call)
             if path is None or row is None or is_harmless(script.module, call, row):
                 continue
-            is_own = script.ranks.may_ask(path) or script.flow.is_open_file(path)
-            is_nowhere = script.module.name(path) == "os.devnull"
-            if is_own or is_nowhere or not (isinstance(path, ast.Name) or script.file.values(path)):
+            is_own = script.ranks.may_ask(path) or script.flow.is_open_file(path) or _is_apart(script, path)
+            if is_own or not (isinstance(path, ast.Name) or script.file.values(path)):
                 continue  # no attribute that nobody knows
             by_helper = f"as convert does, by the helper {helper}(...)"
             yield self.problem(call.node, how=by_helper if script.whole_batch_wraps else ALONE)
+
+
+def _is_apart(script: DDPScript, path: ast.expr) -> bool:
+    """Whether a path leads nowhere, or to another file on each rank: `f"log{os.getpid()}.txt"`."""
+    begin: list[ast.AST] = [path]
+    made = all_from(begin, lambda part: (each for one in script.file.values(part) for each in ast.walk(one)))
+    names = {script.module.name(getattr(each, "func", each)) for each in (*made, *ast.walk(path))}
+    return "os.devnull" in names or not APART.isdisjoint(map(does, names))
 
 
 class PrintOnEveryRank(CheckWarning):

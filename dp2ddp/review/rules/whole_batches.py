@@ -4,6 +4,7 @@ import ast
 from collections.abc import Callable, Iterator, Mapping
 
 from dp2ddp.codemod.knowledge.reading_methods import words
+from dp2ddp.codemod.model.modules import Call
 from dp2ddp.codemod.model.nodes import NAMED_FUNCTIONS, inside, last_name, values_of
 from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, corrected
 from dp2ddp.review.made import Made, data_of
@@ -21,17 +22,24 @@ FILLS = {"append", "extend", "add", "update"}
 
 
 def _counted_again(script: DDPScript) -> Iterator[ast.AST]:
-    """Collectives of what the wrapper gave, or a loader whose batches all ranks get; not where a rank cuts them."""
+    """Collectives of what the wrapper gave, or a loader whose batches all ranks get; not where ranks part them."""
     outputs = (call.node for call in script.module.calls if script.wrap_of(call.node.func))
     loops = (loop for loader in script.loaders if loader.call in script.helper_calls for loop in loader.loops)
-    whole = Made(script, (*outputs, *(use for loop in loops for use in data_of(script, loop))))
-    cuts = (each.slice for each in whole.nodes if isinstance(each, ast.Subscript))
-    if any(map(script.ranks.may_ask, cuts)):
+    begin = (*outputs, *(use for loop in loops for use in data_of(script, loop)))
+    whole = Made(script, [each for each in begin if script.ranks.at(each).are_all])
+    cuts = [each.slice for each in whole.nodes if isinstance(each, ast.Subscript)]
+    made = [call for call in whole.calls if call.node in whole.nodes and call.method not in ("cuda", "to")]
+    if any(map(script.ranks.may_ask, cuts)) or any(_is_cut_by_rank(script, each) for each in made):
         return
     for call in script.calls_by_all(*JOINING):
         given = values_of(call.node)
         if not whole.nodes.isdisjoint(given) and SAME_OF_SAME.isdisjoint(map(last_name, given)):
             yield call.node
+
+
+def _is_cut_by_rank(script: DDPScript, call: Call) -> bool:
+    """`x.narrow(0, rank * n, n)`."""
+    return any(map(script.ranks.has_rank, values_of(call.node)))
 
 
 def _seeded_apart(script: DDPScript) -> Iterator[ast.AST]:
