@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dp2ddp.doctor.host import TWO_RANKS, Answer, answered, host_answers
-from dp2ddp.doctor.torch_answers import broken_torch, driver_version, no_torch, torch_answers
-from dp2ddp.installed import install
+from dp2ddp.doctor.torch_answers import broken_torch, driver_version, torch_answers
+from dp2ddp.installed import install, missing_for_runs
 from dp2ddp.runtime.process.launch_command import environment
 from dp2ddp.runtime.processes import kill_tree, parent_variable
 
@@ -32,7 +32,8 @@ def examine(timeout: float, progress: Callable[[str], None]) -> Iterator[Answer]
     """
     yield from host_answers()
     if importlib.util.find_spec("torch") is None:
-        yield no_torch()
+        advice = f"converting and checking need none; to verify and to train: {install(missing_for_runs())}"
+        yield answered("torch", "is not installed for this Python", advice, "bad")
         return
     with tempfile.TemporaryDirectory(prefix="dp2ddp-doctor-") as folder:
         progress("importing torch")

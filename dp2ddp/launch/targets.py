@@ -18,9 +18,7 @@ class Target:
 
     text: Callable[[Job, Given], str]  # the launch file
     started_by: str  # what one types before its name
-    takes_file: tuple[
-        str, ...
-    ] = ()  # a cluster's own command, which reads it from stdin; else torchrun starts here
+    takes_file: tuple[str, ...] = ()  # a cluster's own command; it reads from stdin
     options: tuple[str, ...] = ()  # of this target alone
 
     @property
