@@ -74,7 +74,7 @@ def _parts(text: str, path: Path | None, words: Collection[str]) -> Iterator[tup
 
 
 def _instead(text: str, meaning: Meaning) -> str:
-    """Of a line that only a notebook can run: Python in its place, or a comment."""
+    """What stands in the place of a line that only a notebook can run: Python, or a comment."""
     indent = text[: len(text) - len(text.lstrip(" \t"))]
     if meaning.code is None or "\n" in meaning.code:
         return _commented(text, indent)
