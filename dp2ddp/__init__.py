@@ -15,33 +15,31 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # `typing` takes as long to import as Python to start; type checkers know the name
 if TYPE_CHECKING:
+    # each as itself: so type checkers know that it is public
     from typing import Any
 
-    from dp2ddp.api import (
-        BenchmarkError,
-        VerificationError,
-        bench,
-        check,
-        convert,
-        verify,
-        write_conversion,
-        write_report,
-    )
-    from dp2ddp.codemod.conversion import Conversion
-    from dp2ddp.costs.figures import Benchmark
-    from dp2ddp.errors import (
-        ConversionError,
-        Dp2DdpError,
-        HazardError,
-        MissingError,
-        OptionError,
-        RunError,
-        SourceError,
-        UnmatchedAcceptanceError,
-    )
-    from dp2ddp.progress import Progress, RunState
-    from dp2ddp.report.comparison import Report
-    from dp2ddp.review.checking import CheckResult
+    from dp2ddp.api import BenchmarkError as BenchmarkError
+    from dp2ddp.api import VerificationError as VerificationError
+    from dp2ddp.api import bench as bench
+    from dp2ddp.api import check as check
+    from dp2ddp.api import convert as convert
+    from dp2ddp.api import verify as verify
+    from dp2ddp.api import write_conversion as write_conversion
+    from dp2ddp.api import write_report as write_report
+    from dp2ddp.codemod.conversion import Conversion as Conversion
+    from dp2ddp.costs.figures import Benchmark as Benchmark
+    from dp2ddp.errors import ConversionError as ConversionError
+    from dp2ddp.errors import Dp2DdpError as Dp2DdpError
+    from dp2ddp.errors import HazardError as HazardError
+    from dp2ddp.errors import MissingError as MissingError
+    from dp2ddp.errors import OptionError as OptionError
+    from dp2ddp.errors import RunError as RunError
+    from dp2ddp.errors import SourceError as SourceError
+    from dp2ddp.errors import UnmatchedAcceptanceError as UnmatchedAcceptanceError
+    from dp2ddp.progress import Progress as Progress
+    from dp2ddp.progress import RunState as RunState
+    from dp2ddp.report.comparison import Report as Report
+    from dp2ddp.review.checking import CheckResult as CheckResult
 
 __version__ = "0.1.0"
 
@@ -56,31 +54,7 @@ _PLACES = {
     "dp2ddp.review.checking": "CheckResult",
 }
 
-__all__ = [
-    "Benchmark",
-    "BenchmarkError",
-    "CheckResult",
-    "Conversion",
-    "ConversionError",
-    "Dp2DdpError",
-    "HazardError",
-    "MissingError",
-    "OptionError",
-    "Progress",
-    "Report",
-    "RunError",
-    "RunState",
-    "SourceError",
-    "UnmatchedAcceptanceError",
-    "VerificationError",
-    "__version__",
-    "bench",
-    "check",
-    "convert",
-    "verify",
-    "write_conversion",
-    "write_report",
-]
+__all__ = ["__version__", *(name for names in _PLACES.values() for name in names.split())]
 
 
 def __getattr__(name: str) -> Any:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dp2ddp.errors import OptionError, RunError
+from dp2ddp.errors import RunError
 from dp2ddp.options import BenchOptions, CheckOptions, ConvertOptions, VerifyOptions, WriteOptions, by_keyword
 from dp2ddp.progress import Within
 
@@ -50,7 +50,6 @@ def convert(options: ConvertOptions) -> Conversion:
     from dp2ddp.codemod.convert import convert as convert_project
     from dp2ddp.codemod.helpers import HelperPlace
     from dp2ddp.codemod.result_files import names_file, refuse_other_files
-    from dp2ddp.codemod.rule import UnknownRuleError
     from dp2ddp.source.neighbours import other_entries
     from dp2ddp.source.projects import module_file, read_project
 
@@ -69,10 +68,7 @@ def convert(options: ConvertOptions) -> Conversion:
         refuse_other_files(str(output), project.entry)
     if output is not None and names_file(str(output), project.entry):
         project = project.written_to(Path(output))
-    try:
-        conversion = convert_project(project, how, Within(progress, f"converting {script}").begin)
-    except UnknownRuleError as error:
-        raise OptionError(str(error)) from error
+    conversion = convert_project(project, how, Within(progress, f"converting {script}").begin)
     if conversion.is_project:
         progress.begin("looking for other scripts that import what changes")
         changed = (file.before.path for file in conversion.files if file.changed)
@@ -165,12 +161,10 @@ def check(options: CheckOptions) -> CheckResult:
 
     text: what the one path has in it, instead of what lies on the disk: an editor's buffer.
 
-    Codes count beside those of `[tool.dp2ddp]` in pyproject.toml. With fix or diff, `mended` of the result has each
-    file before and after.
+    Codes count beside those of `[tool.dp2ddp]` in pyproject.toml.
 
-    Returns the problems with file, line, code, text and level; `fails` says whether any is more than a note,
-    or a file could not be read. Raises
-    SourceError for what cannot be read, and for codes that no rule has.
+    Returns the problems with file, line, code, text and level; `fails` says whether any is more than a note, or a file
+    could not be read. Raises SourceError for what cannot be read, OptionError for codes that no rule has.
     """
     from dp2ddp.commands import COMMANDS
     from dp2ddp.review.checking import whole_check

@@ -6,7 +6,7 @@ COMMANDS = {  # the module dp2ddp.cli.NAME is imported only when it runs (start-
     "convert": "Rewrite a DataParallel script as a DistributedDataParallel script.",
     "run": "Run a script in either mode, on real GPUs or virtual devices.",
     "verify": "Run both versions and compare every optimizer step.",
-    "launch": "Start a converted script: on GPUs here, on several nodes, on Slurm, Kubernetes or Ray.",
+    "launch": "Start a converted script: on GPUs here, on several nodes, on Slurm or Kubernetes.",
     "bench": "Time both versions: speed, memory, traffic, waiting, and the proof beside it.",
     "check": "Find what stands in the way of DDP, and what is wrong where it is used.",
     "lsp": "Show an editor what check finds (it is the editor that starts this).",

@@ -68,3 +68,11 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
     close = difflib.get_close_matches(word, list(known), n=1)
     return f" (did you mean {close[0]}?)" if close else ""
+
+
+def refuse_unknown_codes(codes: Iterable[str], known: Iterable[str]) -> None:
+    """OptionError for the first of some codes or families (`DDP6`) that no rule has; with what may be meant."""
+    every = list(known)
+    for code in codes:
+        if not any(each.startswith(code) for each in every):
+            raise OptionError(f"{code}: no such rule{did_you_mean(code, every)}; `dp2ddp rules` lists them")

@@ -368,10 +368,6 @@ class CheckOptions:
     _: KW_ONLY
     select: Sequence[str] = option((), "Report these only (codes or families: DDP6,DDP201).", codes="check")
     ignore: Sequence[str] = option((), "Leave these out.", codes="check")
-    fix: bool = option(
-        False, "Mend what can be mended without changing any training.", typed="overwrites files"
-    )
-    diff: bool = option(False, "Show what --fix would change, and change nothing.")
     baseline: str | Path | None = option(
         None, "Report only what is not known in this file.", path={"dir_okay": False}
     )

@@ -155,7 +155,7 @@ def test_a_check_finds_what_is_wrong_and_what_nobody_wants_to_know(folder: Path)
     assert "DDP601" in {problem.code for problem in checked.problems}
     assert checked.fails
     assert "DDP601" not in {problem.code for problem in dp2ddp.check(folder, ignore=["ddp601"]).problems}
-    with pytest.raises(dp2ddp.SourceError, match="DDP777"):
+    with pytest.raises(dp2ddp.OptionError, match="DDP777"):
         dp2ddp.check("ddp.py", select=["DDP777"])
     with pytest.raises(dp2ddp.OptionError, match="--write-baseline needs --baseline FILE"):
         dp2ddp.check("ddp.py", write_baseline=True)

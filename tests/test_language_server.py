@@ -133,11 +133,11 @@ def test_what_is_no_script_of_this_machine_is_left_alone(tmp_path: Path) -> None
 def test_a_fault_in_one_rule_is_told_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dp2ddp.review.rules.said_by_torch import NoDestroyProcessGroup
+    from dp2ddp.review.rules.devices import NoSetDevice
 
-    monkeypatch.setattr(NoDestroyProcessGroup, "find", lambda rule, script: os.environ["FAULT"])
+    monkeypatch.setattr(NoSetDevice, "find", lambda rule, script: os.environ["FAULT"])
     told, found = found_in(tmp_path / "train.py")
-    assert "DDP620 could not look at it (KeyError: 'FAULT'); please report" in told.message
+    assert "DDP610 could not look at it (KeyError: 'FAULT'); please report" in told.message
     assert found.code == "DDP611"
 
 

@@ -15,7 +15,6 @@ from click.shell_completion import CompletionItem
 
 from dp2ddp.errors import OptionError
 from dp2ddp.options import MOST_DEVICES, declared
-from dp2ddp.review.settings import UnknownCodeError, checked_codes
 
 if TYPE_CHECKING:
     from dp2ddp.codemod.rule import DescribedRule
@@ -77,13 +76,6 @@ class Option(click.Option):
 
 def _codes(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...]:
     return tuple(code.strip().upper() for code in (value or "").split(",") if code.strip())
-
-
-def _codes_of_check(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...]:
-    try:
-        return checked_codes(_codes(context, parameter, value))
-    except UnknownCodeError as error:
-        raise click.BadParameter(str(error)) from error
 
 
 def options(family: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -173,7 +165,7 @@ def _items(rules: Sequence[DescribedRule], incomplete: str) -> list[CompletionIt
 
 
 _CODES: Mapping[str, Mapping[str, Any]] = {
-    "check": {"callback": _codes_of_check, "shell_complete": rule_codes},
+    "check": {"callback": _codes, "shell_complete": rule_codes},
     "conversion": {"callback": _codes, "shell_complete": conversion_codes},
 }
 _ARGUMENTS: Mapping[str, Mapping[str, Any]] = {

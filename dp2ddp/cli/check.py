@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING
 
 import click
 
 from dp2ddp.cli._options import options
 from dp2ddp.cli._progress import shown
 from dp2ddp.options import CheckOptions, option
-
-if TYPE_CHECKING:
-    from dp2ddp.review.checking import CheckResult
 
 FORMATS = ("text", "json", "sarif", "github")
 
@@ -31,7 +25,6 @@ class Form:
         metavar="FILE",
         typed="says what is read",
     )
-    all: bool = option(False, "List what text tells once, with a count (DDP620).")
 
 
 @click.command("check")
@@ -45,34 +38,16 @@ def command(options: CheckOptions, form: Form) -> None:
     anything but notes was found, or a file could not be read.
     """
     from dp2ddp.api import check
+    from dp2ddp.report.check_formats import check_github, check_json, check_sarif, check_text
+    from dp2ddp.source.read_source import read_source
 
     paths, name = options.names, form.stdin_filename
     if ("-" in paths) != (name is not None) or ("-" in paths and len(paths) > 1):
         raise click.UsageError("a script from stdin is `-` and nothing else, with its --stdin-filename")
-    text = _stdin() if name else None
+    text = read_source("-").text if name else None
     with shown() as progress:
         requested = replace(options, paths=name or paths or ".", text=text, progress=progress)
         result = check(**vars(requested))
-    if options.diff:
-        click.echo(b"".join(file.diff_bytes() for file in result.mended), nl=False)
-    else:
-        click.echo(_writer(form)(result), nl=False)
+    writers = {"json": check_json, "sarif": check_sarif, "github": check_github}
+    click.echo(writers.get(form.format, check_text)(result), nl=False)
     sys.exit(1 if result.fails else 0)
-
-
-def _stdin() -> str:
-    from dp2ddp.source.read_source import read_source
-
-    return read_source("-").text
-
-
-def _writer(form: Form) -> Callable[[CheckResult], str]:
-    from dp2ddp.report import check_formats
-
-    writers: dict[str, Callable[[CheckResult], str]] = {
-        "text": partial(check_formats.check_text, each=form.all),
-        "json": check_formats.check_json,
-        "sarif": check_formats.check_sarif,
-        "github": check_formats.check_github,
-    }
-    return writers[form.format]

@@ -20,9 +20,10 @@ from dp2ddp.cli import ScriptCommand, warn
 from dp2ddp.cli._options import options
 from dp2ddp.doctor.torch_answers import may_have_gpus
 from dp2ddp.errors import OptionError, RunError, SourceError
-from dp2ddp.launch.job import Job, with_port
+from dp2ddp.launch.job import Job, command_line, with_port
 from dp2ddp.launch.slurm import time_limit
-from dp2ddp.launch.targets import TARGETS, Given, Starter, Target
+from dp2ddp.launch.targets import TARGETS, Given, Target, torchrun_words
+from dp2ddp.masks import masked
 from dp2ddp.options import Arguments, Script, option, refuse_no_name
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class LaunchOptions(Arguments, Script):
                 raise OptionError(f"--{name} {error}") from error
         if self.on == "local" and self.nodes > 1:
             raise OptionError(
-                "several nodes need --on torchrun (the same command on each of them), slurm, kubernetes or ray"
+                "several nodes need --on torchrun (the same command on each of them), slurm or kubernetes"
             )
         if self.place.is_cluster and self.gpus is None:
             raise OptionError(f"--on {self.on} needs -n: how many GPUs to ask for on each node")
@@ -122,10 +123,10 @@ def command(options: LaunchOptions) -> None:
     job = _job(options)
     if output:
         _write(place.text(job, given), output, options, Path(job.script))
-    elif place.start:
-        _become(job, place.start(job, given))
-    else:
+    elif place.takes_file:
         _hand_over(list(place.takes_file), place.text(job, given))
+    else:
+        _become(job, torchrun_words(job, given))
 
 
 def _refuse_options_of_others(target: str) -> None:
@@ -210,21 +211,20 @@ def _check_place(path: Path, script: Path) -> None:
         raise SourceError(f"{path}: is the script itself; name another file with -o")
 
 
-def _become(job: Job, start: Starter) -> NoReturn:
-    """Be the launcher of a job: nothing stands between it and the terminal."""
-    module = start.package.partition("[")[0]
-    if importlib.util.find_spec(module) is None:
-        install = f"pip install {shlex.quote(start.package)}"
+def _become(job: Job, words: list[str]) -> NoReturn:
+    """Be torchrun: nothing stands between it and the terminal."""
+    if importlib.util.find_spec("torch") is None:
         raise RunError(
-            f"{module} is not installed for {sys.executable}: {install}; -o writes the launch file"
+            f"torch is not installed for {sys.executable}: pip install torch; -o writes the launch file"
         )
     if job.gpus is None and not may_have_gpus():
         raise RunError("no GPU here: -n says how many ranks to start, which then train on the CPU")
-    click.echo(f"starting {start.shown}", err=True)
+    click.echo(f"starting {command_line(masked(words), job.settings)}", err=True)
     sys.stdout.flush()
     sys.stderr.flush()
     # torchrun's own number of threads, without its four lines about it
-    os.execve(start.words[0], start.words, {"OMP_NUM_THREADS": "1", **os.environ, **job.settings})
+    own = [sys.executable, "-m", "torch.distributed.run", *words[1:]]
+    os.execve(sys.executable, own, {"OMP_NUM_THREADS": "1", **os.environ, **job.settings})
 
 
 def _hand_over(words: list[str], text: str) -> None:

@@ -7,7 +7,7 @@ from dp2ddp.codemod.looks.ours import of_the_user
 from dp2ddp.codemod.looks.start import join_of, visible_count, visible_text
 from dp2ddp.codemod.looks.wraps import find_wraps, largest_count
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.launch.job import Job, command_line, standalone_words
+from dp2ddp.launch.job import Job, command_line, standalone, words_of
 
 
 def world_of(program: Program) -> int | None:
@@ -22,7 +22,7 @@ def launch_line(program: Program, world: int | None, is_project: bool) -> str:
     name = str(path) if path else "train_ddp.py"
     package = program.project.entry_module.rpartition(".")[0]
     module = f"{package}.{name.rpartition('/')[2].removesuffix('.py')}" if package else None
-    return command_line(standalone_words(Job(name, module, gpus=world)), settings_of(program))
+    return command_line(words_of(standalone(Job(name, module, gpus=world))), settings_of(program))
 
 
 def settings_of(program: Program) -> dict[str, str]:

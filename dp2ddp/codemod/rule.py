@@ -15,7 +15,7 @@ from typing import ClassVar, TypeVar
 from dp2ddp.codemod.edits import Finding, PassTo, Replace
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.reasons import Reason
-from dp2ddp.errors import ConversionError, did_you_mean
+from dp2ddp.errors import refuse_unknown_codes
 from dp2ddp.styles import STYLES
 
 # Where the rules of each style are: a rule exists by being a file there.
@@ -169,18 +169,9 @@ def _rule_of(members: dict[str, object], kind: type[AnyRule]) -> AnyRule:
 
 def pick_rules(rules: Sequence[Rule], select: tuple[str, ...], ignore: tuple[str, ...]) -> list[Rule]:
     """Those of a style's rules that the user wants; codes may be families (`DDP5`)."""
-    for code in (*select, *ignore):
-        if not any(rule.code.startswith(code) for rule in rules):
-            raise UnknownRuleError(code, [rule.code for rule in rules])
+    refuse_unknown_codes((*select, *ignore), (rule.code for rule in rules))
     selected = [rule for rule in rules if not select or rule.code.startswith(select)]
     return [rule for rule in selected if not ignore or not rule.code.startswith(ignore)]
-
-
-class UnknownRuleError(ConversionError):
-    """A rule code that no rule has."""
-
-    def __init__(self, code: str, known: Sequence[str]) -> None:
-        super().__init__(f"{code}: no such rule{did_you_mean(code, known)}; `dp2ddp rules` lists them")
 
 
 def rename(node: ast.AST, helper: str, because: str | Reason) -> Replace:

@@ -89,7 +89,8 @@ def _changes(upper: Path, original: Path) -> Iterator[_Change]:
     is seen any more, and an attribute says so.
     """
     is_new = not original.is_dir() or original.is_symlink()
-    hidden = set() if is_new or not _is_opaque(upper) else set(os.listdir(original)) - set(os.listdir(upper))
+    is_opaque = any(f"{space}.overlay.opaque" in os.listxattr(upper) for space in ("user", "trusted"))
+    hidden = set(os.listdir(original)) - set(os.listdir(upper)) if is_opaque and not is_new else set()
     for name in sorted(hidden):
         yield from _removed(original / name)
     with os.scandir(upper) as entries:
@@ -105,10 +106,6 @@ def _changes(upper: Path, original: Path) -> Iterator[_Change]:
                     yield from _changes(Path(entry.path), path)
             elif stat.S_ISREG(state.st_mode) or stat.S_ISLNK(state.st_mode):
                 yield _Change(path)
-
-
-def _is_opaque(upper: Path) -> bool:
-    return any(f"{space}.overlay.opaque" in os.listxattr(upper) for space in ("user", "trusted"))
 
 
 def _removed(path: Path) -> Iterator[_Change]:

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dp2ddp.doctor.host import TWO_RANKS, Answer, answered, host_answers
-from dp2ddp.doctor.torch_answers import broken_torch, driver_version, no_torch, torch_answers
-from dp2ddp.installed import install
+from dp2ddp.doctor.torch_answers import broken_torch, driver_version, torch_answers
+from dp2ddp.installed import install, missing_for_runs
 from dp2ddp.runtime.process.launch_command import environment
 from dp2ddp.runtime.processes import kill_tree, parent_variable
 
-HERE = Path(__file__).resolve().parent
-PACKAGE = HERE.parent
+PACKAGE = Path(__file__).resolve().parents[1]
+PROGRAM = str(PACKAGE / "doctor" / "torch_program.py")
 AGENT = PACKAGE / "runtime" / "process" / "agent.py"
 RANKS = 2
 
@@ -32,11 +32,12 @@ def examine(timeout: float, progress: Callable[[str], None]) -> Iterator[Answer]
     """
     yield from host_answers()
     if importlib.util.find_spec("torch") is None:
-        yield no_torch()
+        advice = f"converting and checking need none; to verify and to train: {install(missing_for_runs())}"
+        yield answered("torch", "is not installed for this Python", advice, "bad")
         return
     with tempfile.TemporaryDirectory(prefix="dp2ddp-doctor-") as folder:
         progress("importing torch")
-        said = ended([str(HERE / "torch_probe.py")], timeout)
+        said = ended([PROGRAM], timeout)
         if said.code is None:
             yield broken_torch(
                 f"it was not there after {timeout:g} s; a slow disk? --timeout {2 * timeout:g}"
@@ -55,8 +56,7 @@ def examine(timeout: float, progress: Callable[[str], None]) -> Iterator[Answer]
 
 def two_ranks(folder: Path, timeout: float) -> Answer:
     """Start two ranks as a user does, by torchrun, and let them add numbers."""
-    program = str(HERE / "all_reduce_program.py")
-    arguments = ["--standalone", "--nproc-per-node", str(RANKS), program, str(folder)]
+    arguments = ["--standalone", "--nproc-per-node", str(RANKS), PROGRAM, str(folder)]
     end = ended([str(AGENT), str(folder), *arguments], timeout, starts_others=True)
     return ranks_answer(end, reached(folder), timeout, _agent_words(folder))
 

@@ -61,27 +61,28 @@ LOOKUP_LIMIT = 3.0  # seconds
 def host_answers() -> Iterator[Answer]:
     """Everything that this process can find out by itself."""
     cores = usable_cores()
-    yield system_answer()
+    system = f"{platform.python_version()} on {platform.system()} {platform.machine()}, {sys.executable}"
+    elsewhere = (
+        "ranks meet and train with gloo here; NCCL, and what dp2ddp shares between ranks, is for Linux"
+    )
+    yield answered("Python", system, "" if sys.platform == "linux" else elsewhere)
     yield own_answer(missing_for_runs())
-    yield processors_answer(cores, os.cpu_count() or 1)
+    shown, present = f"{cores:g} core{'s' if cores != 1 else ''}", os.cpu_count() or 1
+    yield answered("processors", f"{shown} of {present} may be used here" if cores < present else shown)
     if find_spec("psutil"):
         from dp2ddp.runtime.process.room import read_room
 
-        room = read_room()
-        yield memory_answer(room.limit, room.free)
+        memory = read_room()
+        yield memory_answer(memory.limit, memory.free)
     yield shared_memory_answer(shared_memory())
     yield open_files_answer(*resource.getrlimit(resource.RLIMIT_NOFILE))
-    yield disk_answer(Path(tempfile.gettempdir()), shutil.disk_usage(tempfile.gettempdir()).free)
+    room = shutil.disk_usage(folder := tempfile.gettempdir()).free
+    advice = "verify copies the project there, with its data: set TMPDIR to a folder with more room"
+    yield answered("temporary files", f"{size(room)} free in {folder}", advice if room < GB else "")
     yield threads_answer(os.environ, cores)
     yield ports_answer(reaches_itself(), is_free(PORT))
     yield host_name_answer(socket.gethostname(), looked_up(socket.gethostname()))
     yield variables_answer(os.environ)
-
-
-def system_answer() -> Answer:
-    text = f"{platform.python_version()} on {platform.system()} {platform.machine()}, {sys.executable}"
-    others = "ranks meet and train with gloo here; NCCL, and what dp2ddp shares between ranks, is for Linux"
-    return answered("Python", text, "" if sys.platform == "linux" else others)
 
 
 def own_answer(missing: Sequence[str]) -> Answer:
@@ -99,11 +100,6 @@ def usable_cores() -> float:
         if quota != "max":
             return min(bound, int(quota) / int(period))
     return bound
-
-
-def processors_answer(usable: float, present: int) -> Answer:
-    shown = f"{usable:g} core{'s' if usable != 1 else ''}"
-    return answered("processors", f"{shown} of {present} may be used here" if usable < present else shown)
 
 
 def memory_answer(total: int, available: int) -> Answer:
@@ -146,11 +142,6 @@ def open_files_answer(soft: int, hard: int) -> Answer:
         f"`ulimit -n {most}` in the shell that trains"
     )
     return answered("open files", f"at most {soft}", advice if soft < FEW_FILES else "")
-
-
-def disk_answer(folder: Path, free: int) -> Answer:
-    advice = "verify copies the project there, with its data: set TMPDIR to a folder with more room"
-    return answered("temporary files", f"{size(free)} free in {folder}", advice if free < GB else "")
 
 
 def threads_answer(variables: Mapping[str, str], cores: float) -> Answer:

@@ -1,4 +1,4 @@
-"""What torch's own words (torch_probe.py) mean for training."""
+"""What torch's own words (torch_program.py) mean for training."""
 
 from __future__ import annotations
 
@@ -10,21 +10,14 @@ from typing import Any
 
 from dp2ddp.codemod.knowledge.wrapping_libraries import UNASKED
 from dp2ddp.doctor.host import Answer, answered, size
-from dp2ddp.installed import install, missing_for_runs
 
 OLDEST = (2, 4)  # of torch, for dp2ddp's helpers; pyproject.toml says the same
 NVIDIA_DRIVER = Path("/proc/driver/nvidia/version")
 GPU_DRIVERS = (NVIDIA_DRIVER, Path("/dev/kfd"), Path("/dev/dxg"))  # NVIDIA's, AMD's, Windows' for WSL
 
 
-def no_torch() -> Answer:
-    advice = f"converting and checking need none; to verify and to train: {install(missing_for_runs())}"
-    return answered("torch", "is not installed for this Python", advice, "bad")
-
-
 def broken_torch(words: str) -> Answer:
-    advice = "install it anew: pip install torch"
-    return answered("torch", f"cannot be imported: {words}", advice, "bad")
+    return answered("torch", f"cannot be imported: {words}", "install it anew: pip install torch", "bad")
 
 
 def torch_answers(said: Mapping[str, Any], driver: str | None) -> Iterator[Answer]:

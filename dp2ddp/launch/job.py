@@ -62,22 +62,25 @@ class Job:
         return ["--nproc-per-node", str(self.gpus or "gpu")]
 
 
-def standalone_words(job: Job) -> list[str]:
+# Commands are lists of parts: in a file each begins a line of its own where one line would be long.
+
+
+def standalone(job: Job) -> list[list[str]]:
     """torchrun on one node: on a free port, so that two jobs on a machine never meet."""
-    return ["torchrun", "--standalone", *job.rank_words, *job.restart_words, *job.started]
+    return [["torchrun", "--standalone", *job.rank_words, *job.restart_words], job.started]
 
 
-def agent_words(job: Job, endpoint: str) -> list[str]:
+def agent(job: Job, nodes: str, identity: str, endpoint: str) -> list[list[str]]:
     """torchrun on each of several nodes: the same words everywhere; ranks are given in the order of arrival.
 
     No --node-rank: the c10d rendezvous does not read it. `endpoint` is HOST:PORT of one of the nodes.
     """
-    return ["torchrun", "--nnodes", str(job.nodes), *job.rank_words, *rendezvous_words(job.name, endpoint),
-            *job.restart_words, *job.started]  # fmt: skip
+    meeting = ["--rdzv-backend", "c10d", "--rdzv-id", identity, "--rdzv-endpoint", endpoint]
+    return [["torchrun", "--nnodes", nodes, *job.rank_words], meeting, job.restart_words, job.started]
 
 
-def rendezvous_words(identity: str, endpoint: str) -> list[str]:
-    return ["--rdzv-backend", "c10d", "--rdzv-id", identity, "--rdzv-endpoint", endpoint]
+def words_of(parts: Sequence[Sequence[str]]) -> list[str]:
+    return [word for part in parts for word in part]
 
 
 def command_line(words: Sequence[str], settings: Mapping[str, str]) -> str:
@@ -138,29 +141,23 @@ THREADS = "export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}  # threads of a rank on 
 
 def local_file(job: Job) -> str:
     """A shell script for one machine."""
-    line = command(["exec", "torchrun", "--standalone", *job.rank_words, *job.restart_words], job.started)
     return f"""\
 #!/usr/bin/env bash
 # {comment(job.shown)}: {ranks(job)}. Start it in the folder from which the script is started.
 set -euo pipefail
 
-{exports(job.settings)}{THREADS}{line}
+{exports(job.settings)}{THREADS}exec {command(*standalone(job))}
 """
 
 
 def nodes_file(job: Job, endpoint: str | None) -> str:
     """A shell script that is started on each node; the nodes meet at `endpoint`, or at what it is told."""
-    if endpoint:
-        where, meeting = "", [endpoint]
-    else:
-        where = "host=${1:?which node do all meet at? give its name, the same one on every node}\n"
-        meeting = [Raw(f'"$host:${{PORT:-{PORT}}}"')]
-    line = command(
-        ["exec", "torchrun", "--nnodes", str(job.nodes), *job.rank_words],
-        [*rendezvous_words(job.name, "")[:-1], *meeting],
-        job.restart_words,
-        job.started,
+    where = (
+        ""
+        if endpoint
+        else "host=${1:?which node do all meet at? give its name, the same one on every node}\n"
     )
+    parts = agent(job, str(job.nodes), job.name, endpoint or Raw(f'"$host:${{PORT:-{PORT}}}"'))
     return f"""\
 #!/usr/bin/env bash
 # {comment(job.shown)}: {ranks(job)} on each of {job.nodes} nodes.
@@ -169,7 +166,7 @@ set -euo pipefail
 
 {where}{exports(job.settings)}{THREADS}\
 # export NCCL_SOCKET_IFNAME=eth0 GLOO_SOCKET_IFNAME=eth0  # where a node has several networks, and ranks do not meet
-{line}
+exec {command(*parts)}
 """
 
 

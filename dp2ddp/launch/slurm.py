@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from dp2ddp.launch.job import Job, Raw, command, comment, exports, rendezvous_words
+from dp2ddp.launch.job import Job, Raw, agent, command, comment, exports
 
 _TORCHRUN_ENDS = 30  # seconds that torchrun gives ranks between SIGTERM and SIGKILL (its --shutdown-timeout)
 
@@ -27,10 +27,7 @@ def sbatch_file(job: Job, cpus: int, time: str) -> str:
     gpus = job.gpus or 1
     step = command(
         ["srun", "--cpus-per-task", Raw('"$SLURM_CPUS_PER_TASK"'), "--kill-on-bad-exit=1"],
-        ["torchrun", "--nnodes", Raw('"$SLURM_NNODES"'), *job.rank_words],
-        [*rendezvous_words("", "")[:3], Raw('"$SLURM_JOB_ID"'), "--rdzv-endpoint", Raw('"$head:$port"')],
-        job.restart_words,
-        job.started,
+        *agent(job, Raw('"$SLURM_NNODES"'), Raw('"$SLURM_JOB_ID"'), Raw('"$head:$port"')),
     )
     return f"""\
 #!/bin/bash

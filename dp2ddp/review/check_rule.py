@@ -10,25 +10,20 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import ClassVar
 
-from dp2ddp.codemod.edits import TextEdit
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.rule import (
     DescribedRule,
-    Example,
     Flags,
-    Rewrites,
     Untouched,
     all_rules,
-    code_of,
     diff,
     flags,
 )
-from dp2ddp.codemod.rule import diff as mended  # what `--fix` makes of a script
 from dp2ddp.review import rules
 from dp2ddp.review.ddp_script import DDPScript
 from dp2ddp.review.problems import Level, PlacedProblem
 
-__all__ = ["CheckRule", "CheckWarning", "DDPScript", "Found", "corrected", "mended", "right"]
+__all__ = ["CheckRule", "CheckWarning", "DDPScript", "Found", "corrected"]
 
 # What the scripts of examples begin with.
 ON_RANKS = """\
@@ -42,12 +37,11 @@ dist.init_process_group("nccl")
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Something that is wrong: what stands there, what to do about it, and the edits that do it without any risk."""
+    """Something that is wrong: what stands there, and what to do about it."""
 
     node: ast.AST
     message: str
     advice: str
-    fix: tuple[TextEdit, ...] = ()  # nothing that could change a training that runs
 
     def placed(self, script: Module, code: str, level: Level) -> PlacedProblem:
         """With its place as a person looks for it."""
@@ -65,7 +59,6 @@ class Problem:
             message=self.message,
             advice=self.advice,
             text=positions.text[start : positions.line_end(line)].strip(),
-            fixable=bool(self.fix),
         )
 
 
@@ -82,42 +75,30 @@ class CheckRule(DescribedRule):
     level: ClassVar[Level] = Level.ERROR
     message: ClassVar[str] = "{what}"  # what is said of each place, with {holes} for words
     advice: ClassVar[str] = "{how}"
-    fixes: ClassVar[bool] = False  # whether `--fix` mends some of it
-    shown_once: ClassVar[bool] = False  # of what is one decision for a whole repository, people read one line
     start: ClassVar[str] = ON_RANKS  # of the scripts of its examples
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        cls.examples = tuple(_behind(cls.start, example) for example in getattr(cls, "examples", ()))
+        cls.examples = tuple(
+            replace(example, before=cls.start + example.before) for example in getattr(cls, "examples", ())
+        )
 
     def find(self, script: DDPScript) -> Found:
         """The problems of one script, each proven from its text."""
         raise NotImplementedError
 
-    def problem(self, node: ast.AST, fix: tuple[TextEdit, ...] = (), **words: object) -> Problem:
-        return Problem(node, self.message.format(**words), self.advice.format(**words), fix)
+    def problem(self, node: ast.AST, **words: object) -> Problem:
+        return Problem(node, self.message.format(**words), self.advice.format(**words))
 
     @classmethod
     def about(cls) -> str:
-        return "`dp2ddp check` finds it" + (", `--fix` mends it where that is safe." if cls.fixes else ".")
+        return "`dp2ddp check` finds it."
 
 
 class CheckWarning(CheckRule):
     """A rule of what fails nowhere: it costs time, or gives numbers that mislead."""
 
     level = Level.WARNING
-
-
-def _behind(start: str, example: Example) -> Example:
-    """An example with the start of its script."""
-    if isinstance(example, Rewrites):
-        return Rewrites(start + example.before, start + example.after)
-    return replace(example, before=start + example.before)
-
-
-def right(text: str) -> Untouched:
-    """A script in which it is not found."""
-    return Untouched(code_of(text))
 
 
 def corrected(text: str) -> tuple[Flags, Untouched]:

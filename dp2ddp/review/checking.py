@@ -6,7 +6,6 @@ import os
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dp2ddp.errors import OptionError
 from dp2ddp.options import CheckOptions
@@ -14,10 +13,6 @@ from dp2ddp.review.files import acts, may_matter, python_files, read_bytes
 from dp2ddp.review.problems import Answer, Level, PlacedProblem, Tell, Unread
 from dp2ddp.review.settings import Settings, checked_codes, read_settings
 from dp2ddp.source.pyproject import says_unread
-from dp2ddp.words import counted
-
-if TYPE_CHECKING:
-    from dp2ddp.review.fixing import Mended
 
 TOLD = 1000  # files that are searched between two words about it
 
@@ -31,7 +26,6 @@ class CheckResult:
     unread: tuple[Unread, ...] = ()
     known: int = 0  # problems that the baseline has
     gone: int = 0  # entries of the baseline that nothing is left of
-    mended: tuple[Mended, ...] = ()  # what --fix has changed, or --diff would
 
     @property
     def fails(self) -> bool:
@@ -42,16 +36,15 @@ class CheckResult:
 def whole_check(options: CheckOptions, commands: Collection[str]) -> CheckResult:
     """Look at the files, by the settings of their project; `commands` may have tables of their own among these.
 
-    Its progress gets a line for what was mended. Raises SourceError for what cannot be read, and for codes of no rule,
-    OptionError for a baseline that is to be written and has no name, and for a text that is not of one file.
+    Raises SourceError for what cannot be read, OptionError for codes of no rule, for a baseline that is to be written
+    and has no name, and for a text that is not of one file.
     """
-    remark = options.progress.say
     select, ignore = checked_codes(options.select), checked_codes(options.ignore)
-    if options.text is not None and (len(options.names) != 1 or options.fix or options.diff):
-        raise OptionError("a text is one file's, and only what lies on the disk is mended")
+    if options.text is not None and len(options.names) != 1:
+        raise OptionError("a text is one file's")
     settings = read_settings(_common_folder(options.names), commands)
     if settings.unread:
-        remark(f"dp2ddp: {says_unread(settings.unread)}")
+        options.progress.say(f"dp2ddp: {says_unread(settings.unread)}")
     settings = replace(settings, select=select or settings.select, ignore=(*settings.ignore, *ignore))
     baseline = Path(options.baseline) if options.baseline else settings.baseline
     if options.write_baseline:
@@ -59,19 +52,8 @@ def whole_check(options: CheckOptions, commands: Collection[str]) -> CheckResult
 
         if baseline is None:
             raise OptionError("--write-baseline needs --baseline FILE")
-        refuse_foreign(baseline)  # before anything is mended
+        refuse_foreign(baseline)  # before anything is looked at
     result = _wanted(options, settings)
-    if options.fix or options.diff:
-        from dp2ddp.review.fixing import mended_files, write_mended
-
-        if files := mended_files(result.problems):
-            count = counted(sum(file.count for file in files), "problem")
-            what = "--fix would mend" if options.diff else "mended"
-            remark(f"{what} {count} in {counted(len(files), 'file')}")
-        if files and not options.diff:
-            write_mended(files)
-            result = _wanted(options, settings)
-        result = replace(result, mended=files)
     if baseline is None:
         return result
     from dp2ddp.review.baseline import beyond
@@ -114,7 +96,7 @@ def _look_at(names: Sequence[str], named: Sequence[str], tell: Tell) -> Answer:
     with garbage_waits():  # what is imported stays, and each file's own is collected behind it
         from dp2ddp.review.hits import look_at_hits  # takes longer to import than a thousand files to search
 
-        return look_at_hits(hits, scripts, names, named, tell)
+        return look_at_hits(hits, scripts, names, tell)
 
 
 def _scripts(paths: Iterable[str]) -> list[str]:

@@ -195,6 +195,13 @@ class DDPScript:
         """The wrapper that a mention certainly is, or of a model that it is."""
         return next((wrap for wrap in self.all_wraps if node in wrap.inside | wrap.mentions), None)
 
+    def wrap_of_part(self, part: ast.expr) -> Wrap | None:
+        """The wrapper of a model that something behind it is a part of, where no later wrapper may wrap it anew."""
+        wraps = map(self.wrap_around, self.flow.wholes(part))
+        wrap = next(filter(None, wraps), None)
+        others = (each.call.node for each in self.all_wraps if each is not wrap)
+        return None if any(other.lineno > part.lineno for other in others) else wrap
+
     def is_optimizer(self, node: ast.AST | None) -> bool:
         """Whether it may be torch's optimizer, or a scheduler, for a wrapped model: what it is made of has such a name.
 

@@ -52,9 +52,7 @@ class _Look:
         return sorted(path for path in set(paths) if os.path.realpath(path) not in planned)
 
 
-def look_at_hits(
-    hits: Sequence[str], scripts: Sequence[str], names: Sequence[str], named: Sequence[str], tell: Tell
-) -> Answer:
+def look_at_hits(hits: Sequence[str], scripts: Sequence[str], names: Sequence[str], tell: Tell) -> Answer:
     """Everything that is found in files that mention DataParallel or ranks, and in what `scripts` import.
 
     A module that wraps models is read with the scripts that import it: first those that were named or mention
@@ -77,7 +75,7 @@ def look_at_hits(
     look.at(look.unplanned(own), _check_as_module, "reading modules")
     unread = dict.fromkeys(each for answer in look.answers for each in answer.unread)
     problems = [each for answer in look.answers for each in answer.problems]
-    return Answer(_named_as(names, named, problems), [*unread])
+    return Answer(_named_as(names, problems), [*unread])
 
 
 def look_at_text(name: str, text: str) -> Answer:
@@ -97,29 +95,16 @@ def _check_wraps(source: SourceFile) -> Answer:
     return Answer(data_parallel.note_wraps(OwnFile(source)))
 
 
-def _named_as(
-    names: Sequence[str], named: Sequence[str], problems: Sequence[PlacedProblem]
-) -> list[PlacedProblem]:
-    """Problems with the names of their files as the user wrote them, each once: several scripts may read a module.
-
-    Only what the user named is mended, and nothing that only a link below a named folder leads to: it is another's.
-    """
-    tops = [os.path.realpath(path) for path in named]
+def _named_as(names: Sequence[str], problems: Sequence[PlacedProblem]) -> list[PlacedProblem]:
+    """Problems with the names of their files as the user wrote them, each once: several scripts may read a module."""
     others = {problem.file for problem in problems}.difference(names)
     by_path = {os.path.realpath(name): name for name in names} if others else {}  # 10 ms for 1,000 names
     typed = {file: by_path.get(os.path.realpath(file), file) for file in others}
     different: dict[tuple[object, ...], PlacedProblem] = {}
     for problem in problems:
-        name = typed.get(problem.file, problem.file)
-        fixable = problem.fixable and name not in others and _is_below(name, tops)
-        problem = replace(problem, file=name, fixable=fixable)
+        problem = replace(problem, file=typed.get(problem.file, problem.file))
         different.setdefault(problem.order, problem)
     return [*different.values()]
-
-
-def _is_below(path: str, tops: Iterable[str]) -> bool:
-    real = os.path.realpath(path)
-    return any(os.path.commonpath([top, real]) == top for top in tops)
 
 
 def _run_all(ask: Callable[[str], Answer], paths: Sequence[str]) -> Iterator[Answer]:
@@ -185,12 +170,6 @@ def _check_as_module(path: str) -> Answer:
 
 
 # --- one file
-
-
-def problems_of(file: OwnFile, rules: Sequence[CheckRule]) -> Iterator[tuple[CheckRule, Problem]]:
-    """What the rules find in a script."""
-    read = DDPScript(file)
-    return ((rule, problem) for rule in rules for problem in _counting(file, rule.code, rule.find(read)))
 
 
 def _counting(file: OwnFile, code: str, problems: Iterable[Problem]) -> Iterator[Problem]:

@@ -93,17 +93,10 @@ class OwnNumbers(Made):
     """What is made of the data that a loop gives to a rank alone."""
 
     def __init__(self, script: DDPScript, loop: Loop) -> None:
-        self.loop, flow = loop, script.flow
-        data = _data(script, loop.node.iter, loop.node.target)
-        begin = [use for each in inside(data, ast.Name) for use in flow.read(each, loop.node)]
-        super().__init__(script, begin, {script.file.function_of(loop.node): loop.site})
+        self.loop = loop
+        super().__init__(script, data_of(script, loop), {script.file.function_of(loop.node): loop.site})
 
-    @cached_property
-    def are_joined(self) -> bool:
-        """Whether anything may bring them together over the ranks."""
-        return any(map(self._joins, self.calls))
-
-    def _joins(self, call: Call) -> bool:
+    def joins(self, call: Call) -> bool:
         """Whether a call that gets some may bring the ranks' together, or a function of another file does."""
         function, owner = call.node.func, getattr(call.node.func, "value", None)
         if BRINGS_TOGETHER.search(self.file.text_of(function)):
@@ -133,7 +126,15 @@ class OwnNumbers(Made):
 def own_numbers(script: DDPScript) -> Iterator[OwnNumbers]:
     """Of each loop over a rank's share of the data, what is made of it, if nothing may bring that together."""
     loops = (loop for loader in script.loaders if loader.sampler for loop in loader.loops)
-    return (each for each in (OwnNumbers(script, loop) for loop in loops) if not each.are_joined)
+    return (
+        each for each in (OwnNumbers(script, loop) for loop in loops) if not any(map(each.joins, each.calls))
+    )
+
+
+def data_of(script: DDPScript, loop: Loop) -> list[ast.AST]:
+    """Where the data that a loop gives are read."""
+    data = _data(script, loop.node.iter, loop.node.target)
+    return [use for each in inside(data, ast.Name) for use in script.flow.read(each, loop.node)]
 
 
 def _data(script: DDPScript, items: ast.expr, target: ast.expr) -> ast.expr:

@@ -30,7 +30,6 @@ class PlacedProblem:
     message: str
     advice: str
     text: str  # the line, without blanks around it: a baseline knows it by that
-    fixable: bool = False  # `--fix` mends it
 
     @property
     def place(self) -> str:

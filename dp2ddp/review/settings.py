@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dp2ddp.errors import SourceError, did_you_mean
+from dp2ddp.errors import OptionError, SourceError, did_you_mean, refuse_unknown_codes
 from dp2ddp.source.pyproject import find_table, path_below
 
 if TYPE_CHECKING:
@@ -75,29 +75,22 @@ def _codes(path: Path, key: str, value: object) -> tuple[str, ...]:
         raise SourceError(f"{path}: {key} is a list of codes")
     try:
         return checked_codes(value)
-    except UnknownCodeError as error:
+    except OptionError as error:
         raise SourceError(f"{path}: {key}: {error}") from error
 
 
-class UnknownCodeError(SourceError):
-    """A code, or the beginning of one, that no rule has."""
-
-
 def checked_codes(codes: Iterable[str]) -> tuple[str, ...]:
-    """Codes or families (`DDP6`) in capitals; UnknownCodeError with what may be meant."""
+    """Codes or families (`DDP6`) in capitals; OptionError for what no rule has."""
     given = tuple(code.strip().upper() for code in codes if code.strip())
-    for code in given:
-        if not any(known.startswith(code) for known in known_codes()):
-            raise UnknownCodeError(
-                f"{code}: no such rule{did_you_mean(code, known_codes())}; `dp2ddp rules` lists them"
-            )
+    if given:  # who names no code needs no rule where nothing is found
+        refuse_unknown_codes(given, known_codes())
     return given
 
 
 @lru_cache
 def known_codes() -> tuple[str, ...]:
     """The codes of all rules that the check may report."""
-    from dp2ddp.codemod.rule import rules_of_style  # who names no code needs no rule where nothing is found
+    from dp2ddp.codemod.rule import rules_of_style
     from dp2ddp.review.check_rule import check_rules
 
     return tuple(sorted(rule.code for rule in (*rules_of_style("exact"), *check_rules())))

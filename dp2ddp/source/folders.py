@@ -74,7 +74,10 @@ class LinksOut:
 
 
 def links_out(folder: Path) -> LinksOut:
-    """Where links lead out of a folder, and out of the folders that they lead to."""
+    """Where links lead out of a folder, and out of the folders that they lead to.
+
+    The system's folders, and those that hold home or all that is temporary, stay as they are.
+    """
     folders: list[Path] = []
     files: dict[Path, Path] = {}
     waiting = [folder]
@@ -83,7 +86,12 @@ def links_out(folder: Path) -> LinksOut:
             if entry.kind is not EntryKind.LINK:
                 continue
             end = Path(os.path.realpath(entry.path))
-            if any(end.is_relative_to(known) for known in (folder, *folders)) or not _is_of_the_user(end):
+            is_of_system = len(end.parts) < 2 or end.parts[1] in _OF_THE_SYSTEM
+            if (
+                is_of_system
+                or any(end.is_relative_to(known) for known in (folder, *folders))
+                or holds_too_much(end)
+            ):
                 continue
             if end.is_dir():
                 folders = [*(known for known in folders if not known.is_relative_to(end)), end]
@@ -91,8 +99,3 @@ def links_out(folder: Path) -> LinksOut:
             elif end.is_file():
                 files[entry.path] = end
     return LinksOut(tuple(folders[:MOST_ELSEWHERE]), files)
-
-
-def _is_of_the_user(path: Path) -> bool:
-    """The system's folders, and those that hold home or all that is temporary, stay as they are."""
-    return path.parts[1:2] != () and path.parts[1] not in _OF_THE_SYSTEM and not holds_too_much(path)

@@ -125,16 +125,13 @@ def names_data_parallel(text: str) -> int | None:
 
 def find_mentions(folder: Path) -> Iterator[str]:
     """Where a value is DataParallel, "conf/a.yaml:3": beside the script, and in folders with names of settings."""
-    for path in sorted(_settings_files(folder))[:MOST_SETTINGS]:
+    patterns = ["*", *(f"{name}/{below}" for name in FOLDERS for below in ("*", "*/*"))]
+    paths = (path for pattern in patterns for path in folder.glob(pattern))
+    files = sorted(path for path in paths if path.suffix in SUFFIXES and path.is_file())
+    for path in files[:MOST_SETTINGS]:
         try:
             text = path.read_text(encoding="utf-8") if path.stat().st_size <= LARGEST else ""
         except (OSError, UnicodeDecodeError):
             continue
         if line := names_data_parallel(text):
             yield f"{path.relative_to(folder)}:{line}"
-
-
-def _settings_files(folder: Path) -> Iterator[Path]:
-    patterns = ["*", *(f"{name}/{below}" for name in FOLDERS for below in ("*", "*/*"))]
-    paths = (path for pattern in patterns for path in folder.glob(pattern))
-    yield from (path for path in paths if path.suffix in SUFFIXES and path.is_file())

@@ -16,7 +16,7 @@ from dp2ddp.source import helper_module
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.parsing import nodes_in, parse, parse_leniently
 from dp2ddp.source.read_source import read_source
-from dp2ddp.source.said_places import added_roots, dotted, leading_texts
+from dp2ddp.source.said_places import added_roots, dotted, leading_text
 
 RELATIVE = re.compile(r"\bfrom[\s\\]*\.")
 TOPS = (".git", "setup.py", "pyproject.toml", "setup.cfg")  # what stands in a repository's uppermost folder
@@ -285,7 +285,7 @@ class _Search:
         """`import_module("models." + name + "_model")`: any module of that package may be meant."""
         if not dotted(call.func).endswith(("import_module", "__import__")):
             return
-        text = next(iter(leading_texts(call.args[0])), "") if call.args else ""
+        text = leading_text(call.args[0]) if call.args else ""
         package = home if text.startswith(".") else tuple(text.split(".")[:-1])
         file = self.find(package)
         if file and file.name == "__init__.py":

@@ -41,7 +41,7 @@ def added_roots(tree: ast.Module, nodes: Sequence[ast.AST], file: Path, entry: P
     """
     if not any(map(_is_sys_path, nodes)):
         return []
-    start = _runs_in(file)
+    start = file.parent if file.suffix == ".ipynb" else Path.cwd()  # where it runs
     folders = []
     for value in _added(tree, nodes, _Paths(file, start)):
         folder = start / value  # which is `value` alone where it begins at the root
@@ -97,26 +97,22 @@ def dotted(node: ast.expr) -> str:
     return ".".join(reversed(names))
 
 
-def _runs_in(file: Path) -> Path:
-    """The folder in which a script starts: the current one; a notebook's own."""
-    return file.parent if file.suffix == ".ipynb" else Path.cwd()
-
-
-def leading_texts(node: ast.expr) -> Iterator[str]:
+def leading_text(node: ast.expr) -> str:
     """The constant text that an expression begins with; a point: the name of the package that it stands in."""
     match node:
         case ast.Name(id="__name__" | "__package__"):
-            yield "."
-        case ast.JoinedStr(values=[ast.FormattedValue(value=ast.Name() as first), *_]):
-            yield from leading_texts(first)
+            return "."
         case ast.Constant(value=str(text)):
-            yield text
-        case ast.BinOp(left=left):
-            yield from leading_texts(left)
-        case ast.JoinedStr(values=[ast.Constant(value=str(text)), *_]):
-            yield text
+            return text
+        case (
+            ast.BinOp(left=first)
+            | ast.FormattedValue(value=ast.Name() as first)
+            | ast.JoinedStr(values=[first, *_])
+        ):
+            return leading_text(first)
         case ast.Call(func=ast.Attribute(value=ast.Constant(value=str(text)), attr="format")):
-            yield text.partition("{")[0]
+            return text.partition("{")[0]
+    return ""
 
 
 class _Paths:

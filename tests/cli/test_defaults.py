@@ -123,7 +123,7 @@ FROM_FILE = {
     "verify": {"devices", "aligned", "steps", "only-gradients", "timeout", "accept", "json"},
     "launch": {"gpus", "nodes", "restarts", "time", "cpus", "image"},
     "bench": {"devices", "steps", "warm-up", "rounds", "compare", "timeout", "accept", "virtual", "json"},
-    "check": {"select", "ignore", "diff", "format", "baseline", "all"},
+    "check": {"select", "ignore", "format", "baseline"},
     "doctor": {"json", "timeout"},
 }
 

@@ -9,8 +9,7 @@ import pytest
 
 from dp2ddp.codemod.helpers import HelperPlace
 from dp2ddp.codemod.plans.acceptance import accept_option
-from dp2ddp.codemod.rule import UnknownRuleError
-from dp2ddp.errors import ConversionError
+from dp2ddp.errors import ConversionError, OptionError
 from dp2ddp.report.conversion_report import conversion_text
 from dp2ddp.review.data_parallel import check_project
 from dp2ddp.review.problems import Level
@@ -150,7 +149,7 @@ def test_rules_are_chosen_by_their_codes() -> None:
     chosen = converted(text, select=("DDP1", "DDP2")).after
     assert "torch.save(net, 'a')" in chosen
     assert "x = x.cuda()" in chosen
-    with pytest.raises(UnknownRuleError):
+    with pytest.raises(OptionError):
         converted(text, select=("DDP9999",))
 
 

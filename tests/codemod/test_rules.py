@@ -30,7 +30,7 @@ from dp2ddp.codemod.rule import (
     rules_of_style,
 )
 from dp2ddp.codemod.writing.apply import edit_text
-from dp2ddp.errors import ConversionError
+from dp2ddp.errors import OptionError
 from dp2ddp.review.check_rule import check_rules
 from dp2ddp.styles import EXACT
 from tests.codemod.nodes import nodes_of, spelled
@@ -165,7 +165,7 @@ def test_families_pick_rules() -> None:
 
 
 def test_an_unknown_code_is_an_error() -> None:
-    with pytest.raises(ConversionError, match="DDP777: no such rule"):
+    with pytest.raises(OptionError, match="DDP777: no such rule"):
         pick_rules(RULES, ("DDP777",), ())
 
 

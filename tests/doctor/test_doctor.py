@@ -31,7 +31,7 @@ class Finder:
         if name == "torch":
             time.sleep(600)
 
-if os.environ.get("RANK") == "1" and any("all_reduce_program" in word for word in sys.orig_argv):
+if os.environ.get("RANK") == "1" and any("torch_program" in word for word in sys.orig_argv):
     sys.meta_path.insert(0, Finder)
 """
 NAMES = ["Python", "dp2ddp", "processors", "memory", "shared memory", "open files", "temporary files", "threads",
@@ -163,6 +163,6 @@ def running() -> list[int]:
     """Ranks of the doctor that are still there."""
     found = []
     for process in psutil.Process().children(recursive=True):
-        if any("all_reduce_program" in word for word in process.cmdline()):
+        if any("torch_program" in word for word in process.cmdline()):
             found.append(process.pid)
     return found

@@ -21,8 +21,8 @@ from tests.cli.scripts import TRAIN, python, script, variables
 
 pytestmark = pytest.mark.torchrun
 
-# the node it is on, as a file; Ray has no number for it
-NODE = "import os\nopen(f'node {os.environ.get(\"GROUP_RANK\")}', 'w').close()\n"
+# the node it is on, as a file
+NODE = "import os\nopen(f'node {os.environ[\"GROUP_RANK\"]}', 'w').close()\n"
 
 
 # a rank ends itself in its third epoch, if it is told to: it goes on from its own checkpoint
@@ -90,8 +90,8 @@ def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.slow
-def test_nodes_and_ray_train_what_one_machine_does(converted: Path) -> None:
-    """Two agents that meet on the loopback, and a driver for Ray on a stand-in of it: the same weights, to the bit."""
+def test_nodes_train_what_one_machine_does(converted: Path) -> None:
+    """Two agents that meet on the loopback: the same weights, to the bit."""
     folder = converted.parent
     here = start(folder, "train_ddp.py", "-n", "2", "--", "--lr", "0.2")
     said, errors = here.communicate(timeout=120)
@@ -106,14 +106,6 @@ def test_nodes_and_ray_train_what_one_machine_does(converted: Path) -> None:
     assert [node.returncode for node in nodes] == [0, 0], ends
     assert sorted(stdout for stdout, _ in ends) == ["", said]  # rank 0 alone is heard
     assert (folder / "node 1").exists()  # two agents, one world
-    assert all(torch.equal(tensor, weights[name]) for name, tensor in taken(folder).items())
-
-    start(
-        folder, "train_ddp.py", "--on", "ray", "-n", "2", "-o", "driver.py", "--", "--lr", "0.2"
-    ).communicate()
-    path = {**variables(), "PYTHONPATH": str(Path(__file__).parent / "ray_stand_in")}
-    driver = python(folder, "driver.py", env=path)
-    assert (driver.returncode, driver.stdout) == (0, said), driver.stderr
     assert all(torch.equal(tensor, weights[name]) for name, tensor in taken(folder).items())
 
 

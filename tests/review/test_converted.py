@@ -232,7 +232,8 @@ def test_a_sampler_that_cuts_the_data_before_the_wrapper_does_is_found(converted
 SMALL = """
     import torch
     import torch.distributed as dist
-    from ddp_helpers import WholeBatchDDP, init_distributed, run_on_rank0, save_on_rank0
+    import os
+    from ddp_helpers import Rank0Loader, WholeBatchDDP, init_distributed, run_on_rank0, save_on_rank0
     init_distributed()
     model = WholeBatchDDP(net)
 """
@@ -263,6 +264,47 @@ RIGHT = {
             for x in loader:
                 features = model.module(x)
     """,
+    "a maximum": """
+        for x in Rank0Loader(data, batch_size=8):
+            loss = model(x).mean()
+            dist.all_reduce(loss, dist.ReduceOp.MAX)
+    """,
+    "rows that a rank has cut off for itself": """
+        for x in Rank0Loader(data, batch_size=8):
+            hits = (net(x[dist.get_rank() :: 2]) > 0).sum()
+            dist.all_reduce(hits)
+    """,
+    "batches that ranks deal out among each other": """
+        rank, hits = dist.get_rank(), torch.zeros(1)
+        for number, x in enumerate(Rank0Loader(data, batch_size=8)):
+            if number % dist.get_world_size() != rank:
+                continue
+            hits += (net(x) > 0).sum()
+        dist.all_reduce(hits)
+        for x in Rank0Loader(data, batch_size=8):
+            rows = net(x.narrow(0, 4 * rank, 4).cuda())
+            dist.all_reduce(rows.sum())
+    """,
+    "a hook on the wrapper, on another model, on what the hook makes itself": """
+        seen = []
+        def name(module, given, made):
+            names = {}
+            names["made"] = made
+        model.register_forward_hook(lambda module, given, made: seen.append(made))
+        teacher.fc.register_forward_hook(lambda module, given, made: seen.append(made))
+        model.module.fc.register_forward_hook(name)
+    """,
+    "seeds that are alike, and one of a run without ranks": """
+        torch.manual_seed(args.seed)
+        if args.distributed:
+            torch.manual_seed(args.seed + dist.get_rank())
+    """,
+    "files that are read, or thrown away": """
+        text = open("names.txt").read()
+        nothing = open(os.devnull, "w")
+        name = f"log{os.getpid()}.txt"
+        own = open(name, "w")
+    """,
     "ranks above 0 do something else": """
         rank = dist.get_rank()
         if rank == 0:
@@ -279,7 +321,7 @@ def test_nothing_is_said_of_right_code_behind_a_wrapper(body: str) -> None:
 
 
 def test_a_way_of_its_own_to_start_ranks_stays_as_it_is() -> None:
-    """--fix would turn it on under torchrun, where the helpers start the ranks."""
+    """Under torchrun the helpers start the ranks."""
     text = """
         import argparse
         import torch.distributed as dist

@@ -40,12 +40,6 @@ model = DistributedDataParallel(net)
 if dist.get_rank() == 0:
     model.module.load_state_dict(torch.load("a.pt", map_location="cpu"))
 """
-MAIN = """
-def main():
-    model = DistributedDataParallel(net)
-if __name__ == "__main__":
-    main()
-"""
 ARGUMENT = """
 import argparse
 parser = argparse.ArgumentParser()
@@ -95,19 +89,6 @@ ASKED = {
         PLAIN_HEAD + LOADS,
         "broadcast() broadcast_ sync_params()",
         ["dist.broadcast(weight, 0)", "sync_params(model)", "net.apply(broadcast_weights)"],
-    ),
-    "DDP620": (
-        PLAIN_HEAD + MAIN,
-        "destroy_process_group cleanup shutdown teardown",
-        [
-            "dist.destroy_process_group()",
-            "import atexit\natexit.register(dist.destroy_process_group)",
-            "from utils import cleanup\ncleanup()",
-            "trainer.teardown()",
-            "import atexit\natexit.register(trainer.shutdown)",
-            'getattr(dist, "destroy_process_group")()',
-            "def cleanup():\n    pass",
-        ],
     ),
     "DDP622": (
         PLAIN_HEAD + ARGUMENT,

@@ -243,7 +243,6 @@ def _may_leave_out(program: Program) -> bool:
         any(isinstance(each.ctx, ast.Store) for each in flags)
         or any("requires_grad_" in each.by_word for each in modules)
         or any(_chooses(each) for each in functions if each.name == "forward")
-        or any(_makes_unused(program, each) for each in functions if each.name == "__init__")
     )
 
 
@@ -257,19 +256,6 @@ def _chooses(forward: ast.FunctionDef) -> bool:
     runs = any(name.startswith("self.") or "." not in name for name in called)
     returns = any(isinstance(each, ast.Return) for each in branches)
     return runs or returns or not defaults(forward).keys().isdisjoint(words_in(forward))
-
-
-def _makes_unused(program: Program, init: ast.FunctionDef) -> bool:
-    """Whether a constructor makes a layer that nothing reads: `self.head = nn.Linear(8, 4)`."""
-    for node in inside(init, ast.Assign):
-        match node:
-            case ast.Assign(
-                targets=[ast.Attribute(attr=name), *_], value=ast.Call(func=ast.Attribute(attr=kind))
-            ) if kind[:1].isupper():
-                uses = (each for module in program.modules for each in module.by_word.get(name, ()))
-                if not any(isinstance(each.ctx, ast.Load) for each in uses):
-                    return True
-    return False
 
 
 def _devices(module: Module) -> Iterator[Finding]:

@@ -98,7 +98,8 @@ class RankZeroWrites(Rule):
             if helper is None or helper == DOWNLOADS:
                 yield from _reported(module, call)
             elif _is_folder(call):
-                yield from _shared_folder(call)
+                if call.keyword("exist_ok") is None and len(call.node.args) < 3:
+                    yield SetArgument(call.node, "exist_ok", "True", MAY_EXIST)
             elif _is_all(module, call, helper):
                 guarded.add(module.statement(call.node))
             else:
@@ -171,11 +172,6 @@ def _writes(module: Module, call: Call) -> bool:
 
 
 # --- what rank 0 alone writes
-
-
-def _shared_folder(call: Call) -> Iterator[Finding]:
-    if call.keyword("exist_ok") is None and len(call.node.args) < 3:
-        yield SetArgument(call.node, "exist_ok", "True", MAY_EXIST)
 
 
 def _is_all(module: Module, call: Call, helper: str) -> bool:

@@ -21,7 +21,7 @@ from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.model.texts import pieces
 from dp2ddp.codemod.reasons import Reason
 from dp2ddp.source.neighbours import find_mentions, names_data_parallel
-from dp2ddp.source.said_places import leading_texts
+from dp2ddp.source.said_places import leading_text
 
 LOOKS_UP = re.compile(
     r"getattr|__dict__|attrgetter|methodcaller|import_module|__import__|sys\.modules|getmembers|__subclasses__|hydra"
@@ -108,7 +108,7 @@ def imports_unread(module: Module, call: Call) -> bool:
 
 def module_names(module: Module, key: ast.expr) -> list[str]:
     """The names that a module may be fetched by, or what they begin with; none where they stand elsewhere."""
-    return [*module.texts(key)] or [text for text in leading_texts(module.value(key)) if "." in text]
+    return [*module.texts(key)] or [text for text in [leading_text(module.value(key))] if "." in text]
 
 
 def _constants(value: ast.expr | None) -> str:
@@ -126,7 +126,7 @@ def _may_be_class(module: Module, key: ast.expr) -> bool:
 
 def _is_of_others(module: Module, key: ast.expr) -> bool:
     """Whether a text begins with a name that is none of torch.nn's: `eval("models." + name)`."""
-    text = next(leading_texts(module.value(key)), "")
+    text = leading_text(module.value(key))
     return "." in text and not text.startswith(".") and re.search(r"\bnn\b|\btorch\b", text) is None
 
 

@@ -4,12 +4,11 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
-from dp2ddp.codemod.edits import Replace
 from dp2ddp.codemod.looks.devices import index_in_text
 from dp2ddp.codemod.looks.start import settings
 from dp2ddp.codemod.model.modules import Call
 from dp2ddp.codemod.model.nodes import inside
-from dp2ddp.review.check_rule import CheckRule, CheckWarning, DDPScript, Found, corrected, mended, right
+from dp2ddp.review.check_rule import CheckRule, CheckWarning, DDPScript, Found, corrected
 from dp2ddp.review.made import Made
 from dp2ddp.review.own_file import literal
 
@@ -156,29 +155,25 @@ class LocalRankArgument(CheckRule):
     torchrun says the local rank by LOCAL_RANK only, so the argument keeps its default, on every rank.
     `torch.distributed.launch` passes it as `--local-rank` since torch 2.0, which `--local_rank` does not accept.
 
-    `--fix` takes the default from LOCAL_RANK where there is one, and the old default elsewhere: what is passed still
-    counts. Silent where something else sets the value, a function of another file sets ranks up, or the argument is
-    spelled both ways, for both versions of `torch.distributed.launch`.
+    Silent where something else sets the value, a function of another file sets ranks up, or the argument is spelled
+    both ways, for both versions of `torch.distributed.launch`.
 
     https://github.com/XPixelGroup/BasicSR/issues/626, https://github.com/skycrapers/TecoGAN-PyTorch/issues/31.
     """
 
     code, name = "DDP622", "local-rank-argument"
-    fixes = True
     message = "torchrun passes no --local_rank: the value stays at its default on every rank"
     advice = 'take it from the environment: int(os.environ["LOCAL_RANK"])'
-    examples = (
-        mended("""
-              import argparse
-              import os
-              parser = argparse.ArgumentParser()
-            - parser.add_argument("--local_rank", type=int, default=-1)
-            + parser.add_argument("--local_rank", type=int, default=int(os.environ.get("LOCAL_RANK", -1)))
-              args = parser.parse_args()
-              torch.cuda.set_device(args.local_rank)
-        """),
-        right('torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))'),
-    )
+    examples = corrected("""
+        # stays at its default
+          import argparse
+          import os
+          parser = argparse.ArgumentParser()
+        - parser.add_argument("--local_rank", type=int, default=-1)
+        + parser.add_argument("--local_rank", type=int, default=int(os.environ.get("LOCAL_RANK", -1)))
+          args = parser.parse_args()
+          torch.cuda.set_device(args.local_rank)
+    """)
 
     def find(self, script: DDPScript) -> Found:
         if script.has_framework or script.file.says(LOCAL_RANK) or not (script.groups or script.wraps):
@@ -189,17 +184,7 @@ class LocalRankArgument(CheckRule):
         for call in script.module.calls if uses and not is_set and not script.is_converted else ():
             names = list(map(literal, call.node.args)) if call.method == "add_argument" else []
             if "--local_rank" in names and "--local-rank" not in names:
-                yield self.problem(call.node, _fix(script, call))
-
-
-def _fix(script: DDPScript, call: Call) -> tuple[Replace, ...]:
-    default, kind = call.argument(None, "default"), call.argument(None, "type")
-    has_os = {each.dotted for each in script.module.top.bindings.get("os", ())} == {"os"}
-    is_int = script.module.name(kind) == "builtins.int" and type(literal(default)) is int
-    if default is None or not is_int or not has_os:
-        return ()
-    code = f'int(os.environ.get("LOCAL_RANK", {script.module.text(default)}))'
-    return (Replace(default, code, "torchrun says the local rank by the environment"),)
+                yield self.problem(call.node)
 
 
 class VisibleDevicesInScript(CheckWarning):

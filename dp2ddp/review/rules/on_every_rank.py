@@ -2,10 +2,19 @@
 
 import ast
 
+from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.knowledge.reading_methods import words
-from dp2ddp.codemod.model.nodes import values_of
+from dp2ddp.codemod.looks.uses import is_harmless, row_of
+from dp2ddp.codemod.model.nodes import all_from, values_of
 from dp2ddp.review.check_rule import CheckRule, CheckWarning, DDPScript, Found, corrected
 
+ALONE = "on one rank: if dist.get_rank() == 0"
+# What writes a file, where the path stands, and what does it once in a converted script
+WRITERS = {
+    "torch.save": ((1, "f"), "save_on_rank0"),
+    "builtins.open": ((0, "file"), "open_on_rank0"),
+}
+APART = {Does.DIFFER, Does.ANSWER, Does.FOLDER}
 REPLACES_PRINT = {"builtins", "redirect_stdout", "stdout"}
 TRACKERS = words(
     "wandb.init mlflow.start_run neptune.init_run torch.utils.tensorboard.SummaryWriter tensorboardX.SummaryWriter"
@@ -13,13 +22,13 @@ TRACKERS = words(
 
 
 class SaveOnEveryRank(CheckRule):
-    """All ranks write the same checkpoint file at once.
+    """All ranks write the same file at once.
 
-    Finds a `torch.save` to a path that is the same on all ranks, where every rank is certain to come by; also in a
-    script that dp2ddp converted, whose own saves go by way of a helper.
+    Finds a `torch.save` to a path that is the same on all ranks, and `open(path, "w")`, `"a"` and their like, where
+    every rank is certain to come by; also in a script that dp2ddp converted, whose own writing goes by way of helpers.
 
-    The ranks write into one file at the same time. What lies there afterwards may be torn, and is only noticed when
-    somebody loads it.
+    The ranks write into one file at the same time. What lies there afterwards may be torn, or has each line W times,
+    and is only noticed when somebody reads it.
 
     Found only where the whole way from the start of a rank is in the file and no condition on it can ask for a rank.
 
@@ -28,7 +37,7 @@ class SaveOnEveryRank(CheckRule):
 
     code, name = "DDP604", "save-on-every-rank"
     message = "every rank writes this file, all at the same time"
-    advice = "save {how}"
+    advice = "write it {how}"
     examples = corrected("""
         # every rank
           def main():
@@ -45,15 +54,24 @@ class SaveOnEveryRank(CheckRule):
     def find(self, script: DDPScript) -> Found:
         if not (script.trains_on_ranks or script.whole_batch_wraps):
             return
-        how = "on one rank: if dist.get_rank() == 0"
-        if script.whole_batch_wraps:
-            how = "as convert does, by the helper save_on_rank0(...)"
-        for call in script.calls_by_all("torch.save"):
-            path = call.argument(1, "f")
-            if path is None or script.ranks.may_ask(path) or script.flow.is_open_file(path):
+        for call in script.calls_by_all(*WRITERS):
+            place, helper = WRITERS[call.name or ""]
+            path, row = call.argument(*place), row_of(script.module, call)
+            if path is None or row is None or is_harmless(script.module, call, row):
                 continue
-            if isinstance(path, ast.Name) or script.file.values(path):  # and no attribute that nobody knows
-                yield self.problem(call.node, how=how)
+            is_own = script.ranks.may_ask(path) or script.flow.is_open_file(path) or _is_apart(script, path)
+            if is_own or not (isinstance(path, ast.Name) or script.file.values(path)):
+                continue  # no attribute that nobody knows
+            by_helper = f"as convert does, by the helper {helper}(...)"
+            yield self.problem(call.node, how=by_helper if script.whole_batch_wraps else ALONE)
+
+
+def _is_apart(script: DDPScript, path: ast.expr) -> bool:
+    """Whether a path leads nowhere, or to another file on each rank: `f"log{os.getpid()}.txt"`."""
+    begin: list[ast.AST] = [path]
+    made = all_from(begin, lambda part: (each for one in script.file.values(part) for each in ast.walk(one)))
+    names = {script.module.name(getattr(each, "func", each)) for each in (*made, *ast.walk(path))}
+    return "os.devnull" in names or not APART.isdisjoint(map(does, names))
 
 
 class PrintOnEveryRank(CheckWarning):

@@ -143,24 +143,16 @@ class LayersAfterWrap(CheckRule):
         for node in script.module.all(ast.Assign) if script.wraps else ():
             match node.targets:  # `net.fc = Linear(2, 2)`, `net.blocks[0] = Block()`
                 case [ast.Attribute(value=owner) | ast.Subscript(value=owner)]:
-                    if _makes_parameters(script, node.value) and _wrap_of_part(script, owner):
+                    if _makes_parameters(script, node.value) and script.wrap_of_part(owner):
                         yield self.problem(node, what="new layer's parameters")
         told = [*_told_to_train(script)] if script.wraps else []
         frozen = [owner for owner, trains in told if trains is False]
         for owner in (owner for owner, trains in told if trains is True):
-            wrap = _wrap_of_part(script, owner)
+            wrap = script.wrap_of_part(owner)
             function = script.file.function_of
             before = (each for each in frozen if wrap and each.lineno < wrap.call.node.lineno)
             if wrap and any(function(each) is function(wrap.call.node) for each in before):
                 yield self.problem(owner, what="parameters that were frozen")
-
-
-def _wrap_of_part(script: DDPScript, part: ast.expr) -> Wrap | None:
-    """The wrapper of a model that something behind it is a part of, where no later wrapper may wrap it anew."""
-    wraps = map(script.wrap_around, script.flow.wholes(part))
-    wrap = next(filter(None, wraps), None)
-    others = (each.call.node for each in script.wraps if each is not wrap)
-    return None if any(other.lineno > part.lineno for other in others) else wrap
 
 
 def _told_to_train(script: DDPScript) -> Iterator[tuple[ast.expr, object]]:

@@ -1,14 +1,13 @@
-"""What torch itself says: it refuses the first of these where it stands, and warns of the last when a run ends."""
+"""What torch itself refuses where it stands."""
 
 import ast
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from dp2ddp.codemod.edits import InsertAfter
 from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.model.modules import Call
-from dp2ddp.codemod.model.nodes import is_main_guard, values_of
-from dp2ddp.review.check_rule import CheckRule, CheckWarning, DDPScript, Found, corrected, mended, right
+from dp2ddp.codemod.model.nodes import values_of
+from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, corrected
 from dp2ddp.review.own_file import literal
 
 # dir(DistributedDataParallel(...)) without private names, of torch 2.15 (older ones have fewer)
@@ -168,71 +167,3 @@ class RefusedByTorch(CheckRule):
         for look, (message, advice) in REFUSED.items():
             for node, said in look(script):
                 yield self.problem(node, what=message.format(**said), how=advice.format(**said))
-
-
-TAKES_DOWN = re.compile(r"clean_?up|destroy_(dist|process_group)|shutdown|tear_?down", re.IGNORECASE)
-
-
-class NoDestroyProcessGroup(CheckWarning):
-    """The process group is made, and never destroyed.
-
-    Finds a script (with `if __name__ == "__main__":`, or a spawned function) that makes a process group, and never
-    calls `destroy_process_group`.
-
-    torch warns of it at the end of every run since 2.4. A rank that ends first takes its connections away while others
-    may still use them, which shows as an error or a hang at the end of a training that went well.
-
-    `--fix` puts the call behind `main()`, or at the end of the spawned function, where the process group is made in any
-    case: nothing of the training comes after it. Silent where anything may take it down by its name (`cleanup`,
-    `shutdown`), and with gloo, which needs no taking down.
-
-    https://github.com/pytorch/pytorch/issues/126275, https://github.com/pytorch/pytorch/pull/122358.
-    """
-
-    code, name = "DDP620", "no-destroy-process-group"
-    fixes = True
-    shown_once = True
-    start = "import torch.distributed as dist\nimport torch.multiprocessing as mp\n"
-    message = (
-        "nothing takes this process group down: torch warns at the end of a run, and ranks may hang there"
-    )
-    advice = "call destroy_process_group() when all is done"
-    examples = (
-        mended("""
-              def main():
-                  dist.init_process_group("nccl")
-                  train()
-
-              if __name__ == "__main__":
-                  main()
-            +     dist.destroy_process_group()
-        """),
-        right('def init_distributed():\n    dist.init_process_group("nccl")'),
-    )
-
-    def find(self, script: DDPScript) -> Found:
-        guard = next(filter(is_main_guard, script.module.all(ast.If)), None)
-        is_taken_down = script.has_framework or script.is_converted or script.file.says(TAKES_DOWN)
-        group = next((each for each in script.groups if literal(each.argument(0, "backend")) != "gloo"), None)
-        if group and (guard or script.file.spawns) and not is_taken_down:
-            yield self.problem(group.node, _taken_down(script, group, guard))
-
-
-def _taken_down(script: DDPScript, group: Call, guard: ast.If | None) -> tuple[InsertAfter, ...]:
-    """The call behind the last statement that a rank runs, where it has made the group for certain."""
-    name = script.file.text_of(group.node.func).rpartition(".")[0]
-    function, last = script.file.function_of(group.node), None
-    if not name or not isinstance(function, ast.FunctionDef):
-        return ()
-    if function in script.file.started:
-        last = function.body[-1]
-    match guard.body[-1] if guard and not script.file.spawns else None:
-        case ast.Expr(value=ast.Call(func=called)) as run if script.file.definition(called) is function:
-            last = run
-    leaves = any(isinstance(node, (ast.Return, ast.Yield)) for node in ast.walk(function))
-    is_certain = script.module.statement(group.node) in function.body
-    if last is None or leaves or not is_certain or isinstance(last, (ast.Raise, ast.FunctionDef)):
-        return ()
-    return (
-        InsertAfter(last, f"{name}.destroy_process_group()", "the process group is taken down at the end"),
-    )

@@ -140,7 +140,7 @@ class NoDistributedSampler(CheckWarning):
         idle = {script.file.text_of(data) for data in _without_loader(script)}
         if script.file.says(SHARES) and not idle:
             return
-        if any(map(script.ranks.may_ask, (each for call in _seedings(script) for each in call.node.args))):
+        if any(map(script.ranks.may_ask, (each for call in seedings(script) for each in call.node.args))):
             return  # ranks draw different batches on purpose
         for loader in script.loaders:
             data = loader.call.argument(0, "dataset")
@@ -154,7 +154,7 @@ class NoDistributedSampler(CheckWarning):
                 yield self.problem(loader.call.node)
 
 
-def _seedings(script: DDPScript) -> Iterator[Call]:
+def seedings(script: DDPScript) -> Iterator[Call]:
     """The calls that seed something, by their names."""
     return (call for call in script.module.calls if "seed" in last_name(call.node.func))
 
@@ -254,7 +254,7 @@ def _is_told_apart(script: DDPScript, call: Call, sampler: Call) -> bool:
 def _is_seeded_by_rank(script: DDPScript, draw: Call) -> bool:
     """Whether the last seeding above a draw in its function is by `... + rank`, and it has no generator of its own."""
     function = script.file.function_of(draw.node)
-    above = (call.node for call in _seedings(script) if call.node.lineno < draw.node.lineno)
+    above = (call.node for call in seedings(script) if call.node.lineno < draw.node.lineno)
     seeds = [call for call in above if script.file.function_of(call) is function]
     has_own = any(map(draw.keyword, OWN_GENERATOR)) or draw.name == RANDOM_SPLIT and draw.argument(2)
     return bool(seeds) and not has_own and any(map(script.ranks.has_rank, values_of(seeds[-1])))

@@ -22,7 +22,7 @@ _LINE_ENDING = re.compile(r"(\r\n|\r|\n)")
 _ESCAPE = re.compile(r"(?P<indent>[ \t]*)(?P<escape>%%?|!!?|\?\??)\s*(?P<rest>\S.*|)", re.DOTALL)
 _ASSIGNED = re.compile(r"(?P<indent>[ \t]*)(?P<target>[^=!%#'\"()\r\n]+?)\s*=\s*(?P<magic>[%!].*)", re.DOTALL)
 _HELP = re.compile(r"[^#'\"\r\n]*\?{1,2}\s*", re.DOTALL)
-_CELL_MAGIC = re.compile(r"\s*%%(?P<name>!|\S+)[ \t]*(?P<rest>[^\r\n]*)")
+_CELL_MAGIC = re.compile(r"(?P<blank>\s*)(?P<first>%%(?P<name>!|\S+)[ \t]*(?P<rest>[^\r\n]*)(?:\r\n|\r|\n)?)")
 
 
 @dataclass(frozen=True)
@@ -46,79 +46,48 @@ def words_of(texts: Iterable[str]) -> frozenset[str]:
 
 def draft_cell(text: str, number: int, path: Path | None, words: Collection[str]) -> Draft:
     """The cell without what only IPython understands."""
-    writer = _Writer(number, path, words)
-    writer.cell(textwrap.dedent(text) if text[:1] in " \t" else text)  # as IPython takes it
-    modules = frozenset(name for name in MODULES if f"{name}." in "".join(writer.code))
-    return Draft(number, "".join(writer.lines), tuple(writer.asides), modules)
+    text = textwrap.dedent(text) if text[:1] in " \t" else text  # as IPython takes it
+    drafted, asides, code = "", [], ""
+    for part, meaning in _parts(text, path, words):
+        if meaning is not None:
+            shown, *_ = part.strip().splitlines()
+            line = count_lines(drafted) + 1
+            asides.append(Aside(line, meaning_text(shown, meaning), meaning.advice))
+            code += meaning.code or ""
+        drafted += part if meaning is None else _instead(part, meaning)
+    return Draft(number, drafted, tuple(asides), frozenset(name for name in MODULES if f"{name}." in code))
 
 
-class _Writer:
-    """The lines of a script, as they come."""
-
-    def __init__(self, number: int, path: Path | None, words: Collection[str]) -> None:
-        self.number, self.path, self.words = number, path, words
-        self.lines: list[str] = []
-        self.code: list[str] = []  # what was written in the place of magics
-        self.asides: list[Aside] = []
-        self.line = 1
-
-    def cell(self, text: str) -> None:
-        head = _CELL_MAGIC.match(text)
-        if head is None:
-            for statement in statements(text):
-                self._statement(statement)
-            return
-        blank, magic = text[: head.start("name") - 2], text[head.start("name") - 2 :]
-        self._keep(blank)
-        first, body = magic[: head.end() - len(blank)], magic[head.end() - len(blank) :]
-        ending = _LINE_ENDING.match(body)
-        body = body[ending.end() :] if ending else body
-        name, rest = head["name"], head["rest"].strip()
-        is_file = name in ("writefile", "file")
-        meaning, stays = (
-            (written(rest, body, self.path), False) if is_file else cell_magic(name, rest, body, self.words)
-        )
-        self._instead(first + (ending[0] if ending else ""), meaning)
-        if stays:
-            self.cell(body)
-        else:
-            self._comment(body)
-
-    def _statement(self, statement: str) -> None:
-        meaning = meaning_of(statement, self.words)
-        if meaning:
-            self._instead(statement, meaning)
-        else:
-            self._keep(statement)
-
-    def _keep(self, text: str) -> None:
-        self.lines.append(text)
-        self.line += count_lines(text)
-
-    def _instead(self, text: str, meaning: Meaning) -> None:
-        """A line that only a notebook can run: Python in its place, or a comment."""
-        shown = text.strip()
-        first, *_ = shown.splitlines()
-        indent = text[: len(text) - len(text.lstrip(" \t"))]
-        self.asides.append(Aside(self.line, meaning_text(first, meaning), meaning.advice))
-        if meaning.code is None or "\n" in meaning.code:
-            self._comment(text, indent)
-            return
-        self.code.append(meaning.code)
-        head, ending, rest = _first_line(text)
-        self._keep(f"{indent}{meaning.code}  # {head.strip()}{ending}")
-        self._comment(rest)
-
-    def _comment(self, text: str, indent: str = "") -> None:
-        """Every line as a comment; inside of a block `pass` keeps its place."""
-        start = f"{indent}pass  {SET_ASIDE}" if indent else SET_ASIDE
-        for line, ending in _lines(text):
-            self._keep((start + line.strip(" \t") if line.strip() else line) + ending)
+def _parts(text: str, path: Path | None, words: Collection[str]) -> Iterator[tuple[str, Meaning | None]]:
+    """The text as it stands in the script, but for what has a meaning: that is no Python."""
+    head = _CELL_MAGIC.match(text)
+    if head is None:
+        yield from ((statement, meaning_of(statement, words)) for statement in statements(text))
+        return
+    name, rest, body, stays = head["name"], head["rest"].strip(), text[head.end() :], False
+    if name in ("writefile", "file"):
+        meaning = written(rest, body, path)
+    else:
+        meaning, stays = cell_magic(name, rest, body, words)
+    yield from ((head["blank"], None), (head["first"], meaning))
+    yield from _parts(body, path, words) if stays else ((_commented(body), None),)
 
 
-def _first_line(text: str) -> tuple[str, str, str]:
-    match = _LINE_ENDING.search(text)
-    return (text[: match.start()], match[0], text[match.end() :]) if match else (text, "", "")
+def _instead(text: str, meaning: Meaning) -> str:
+    """What stands in the place of a line that only a notebook can run: Python, or a comment."""
+    indent = text[: len(text) - len(text.lstrip(" \t"))]
+    if meaning.code is None or "\n" in meaning.code:
+        return _commented(text, indent)
+    first, *endings = _LINE_ENDING.split(text, maxsplit=1)
+    ending, rest = endings or ("", "")
+    return f"{indent}{meaning.code}  # {first.strip()}{ending}{_commented(rest)}"
+
+
+def _commented(text: str, indent: str = "") -> str:
+    """Every line as a comment; inside of a block `pass` keeps its place."""
+    start = f"{indent}pass  {SET_ASIDE}" if indent else SET_ASIDE
+    lines = (((start + line.strip(" \t") if line.strip() else line), ending) for line, ending in _lines(text))
+    return "".join(map("".join, lines))
 
 
 def meaning_text(line: str, meaning: Meaning, becomes: str = "is set aside") -> str:

@@ -21,3 +21,14 @@ def worker(rank, n):
         torch.save({'net': model.module.state_dict()}, 'best.pth')
 if __name__ == '__main__':
     mp.spawn(worker, args=(2,), nprocs=2)
+# ---
+# wrapped
+for epoch in range(10):
+    train(model)
+    with open("log.csv", "a") as log:
+        log.write(f"{epoch}\n")
+# ---
+from ddp_helpers import WholeBatchDDP, init_distributed
+init_distributed()
+model = WholeBatchDDP(net)
+log = open(os.path.join(args.out, "log.txt"), mode="w")

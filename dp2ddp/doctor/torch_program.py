@@ -1,9 +1,14 @@
-"""`python torch_probe.py`: what torch knows of itself and of the GPUs, as JSON on stdout. In a process of its own."""
+"""Processes of the doctor's that import torch: `python torch_program.py` says what it knows, and as ranks,
+`torchrun torch_program.py FOLDER`, they meet and add numbers."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
+import time
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 if __name__ == "__main__" and not getattr(sys.flags, "safe_path", False):
@@ -11,9 +16,40 @@ if __name__ == "__main__" and not getattr(sys.flags, "safe_path", False):
 
 from dp2ddp.runtime.processes import die_with_parent
 
+COUNT = 2**18  # numbers: a megabyte
 
-def main() -> None:
-    die_with_parent()
+
+def add_numbers(folder: Path) -> None:
+    """As one rank: meet the others, and add numbers, as training does; `folder` gets how far it came."""
+    rank = int(os.environ["RANK"])
+    status = folder / f"rank-{rank}"
+    status.write_text("started, imports torch")
+    import torch
+    import torch.distributed as dist
+
+    status.write_text("imported torch, waits for the other rank")
+    on_gpus = torch.cuda.device_count() >= int(os.environ["WORLD_SIZE"]) and dist.is_nccl_available()
+    if on_gpus:
+        torch.cuda.set_device(rank)
+    dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpus else "gloo", timeout=timedelta(minutes=5))
+    seconds = {}
+    for backend, device in [("gloo", "cpu"), *([("nccl", "cuda")] if on_gpus else [])]:
+        status.write_text(f"joined, adds numbers by {backend}")
+        numbers = torch.full((COUNT,), rank + 1.0, device=device)
+        dist.all_reduce(numbers)
+        if not bool((numbers == sum(range(1, dist.get_world_size() + 1))).all()):
+            raise RuntimeError(f"{backend}: the sum over the ranks is wrong: {numbers[0].item()}")
+        begin = time.perf_counter()
+        dist.all_reduce(numbers)
+        numbers.sum().item()
+        seconds[backend] = time.perf_counter() - begin
+    dist.barrier()
+    dist.destroy_process_group()
+    status.write_text(json.dumps(seconds))
+
+
+def tell() -> None:
+    """What torch knows of itself and of the GPUs, as JSON on stdout."""
     import torch
     import torch.distributed
 
@@ -63,4 +99,8 @@ def peers(count: int) -> list[list[bool]]:
 
 
 if __name__ == "__main__":
-    main()
+    die_with_parent()
+    if sys.argv[1:]:
+        add_numbers(Path(sys.argv[1]))
+    else:
+        tell()
