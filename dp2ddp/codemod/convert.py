@@ -35,12 +35,12 @@ from dp2ddp.source.parsing import garbage_waits, parse
 from dp2ddp.source.projects import Project
 from dp2ddp.styles import EXACT
 
-# Of a project that does not use DataParallel these alone have something to say: it may be there in disguise.
-OF_OTHERS = ("DDP902", "DDP912")
+# Of a project that does not use DataParallel this alone has something to say: it may be there in disguise.
+OF_OTHERS = ("DDP902",)
 # Where a library wraps, these say so; and where it trains by DistributedDataParallel on ranks, the wrap and the loader
 # are its own, and these convert what the script does around it.
 OF_LIBRARIES = ("DDP208", "DDP305")
-AROUND_LIBRARIES = tuple(words("DDP101 DDP102 DDP301 DDP302 DDP5 DDP904 DDP906 DDP911 DDP912"))
+AROUND_LIBRARIES = tuple(words("DDP101 DDP102 DDP301 DDP302 DDP5 DDP902 DDP906 DDP911"))
 FOREIGN = re.compile(r"replication_callback|\bimport_module\(|\b__import__\(")
 
 

@@ -42,7 +42,7 @@ def offered(folder: Path, line: str) -> list[str]:
         ("dp2ddp verify train.py --conv", ["plain,--converted", "plain,--converted-arguments"]),
         ("dp2ddp convert train.py --style id", ["plain,idiomatic"]),
         ("dp2ddp run train.py --mode ", ["plain,dp", "plain,ddp"]),
-        ("dp2ddp rules ddp20", [f"plain,DDP20{number}" for number in (1, 4, 7, 8)]),
+        ("dp2ddp rules ddp20", [f"plain,DDP20{number}" for number in (1, 4, 8)]),
     ],
 )
 def test_what_is_offered(tmp_path: Path, line: str, kinds: list[str]) -> None:

@@ -163,10 +163,10 @@ def test_a_module_that_an_older_version_converted_is_refused() -> None:
 
 
 def test_comments_answer_hazards_and_are_noted_where_there_is_none() -> None:
-    comment = "# dp2ddp: accept[DDP904] on one rank only"
+    comment = "# dp2ddp: accept[DDP906] on one rank only"
     found = converted(f"{WRAP}breakpoint()  {comment}\n")
     assert (len(found.accepted), said(found)) == (1, [])
-    assert said(converted(f"{WRAP}print()  {comment}\n")) == ["note DDP904:3"]
+    assert said(converted(f"{WRAP}print()  {comment}\n")) == ["note DDP906:3"]
 
 
 def test_a_hazard_of_another_file_is_answered_by_its_name() -> None:
@@ -215,7 +215,7 @@ def test_check_says_what_stands_in_the_way(tmp_path: Path, monkeypatch: pytest.M
     script.write_text(f"{WRAP}breakpoint()\n")
     answer = check_project(str(script), read_project(str(script)))
     assert [(each.code, each.line, each.level) for each in answer.problems] == [
-        ("DDP904", 3, Level.ERROR),
+        ("DDP906", 3, Level.ERROR),
         ("DDP201", 2, Level.NOTE),
     ]
     assert answer.problems[1].advice.endswith("2 edits in 1 file, 1 hazard to answer")

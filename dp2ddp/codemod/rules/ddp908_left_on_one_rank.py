@@ -3,16 +3,18 @@
 A hazard where a backward of a torch.autograd.Function, or a hook on gradients, prints or fills a list, a counter,
 an object; where a forward, or a hook on it, reports to a tracker (`writer.add_scalar`, `wandb.log`), sets what
 belongs to a library or the process (`os.environ["calls"] = n`, `torch.calls = n`), runs text as code, or reads a
-variable of a file that is learned; and where a function is asked for its `cache_info()`.
+variable of a file that is learned; where a function is asked for its `cache_info()`; and for draws in such a backward
+or hook (shake-shake), or in a function under `functools.lru_cache`, whose memory each rank has for itself.
 
 DataParallel's replicas are threads of one process: each finds there what the others have left, and the script all
 of it. Where a forward fills lists and objects of the script, prints, logs or writes lines to a file, ranks take
-turns (DDP201). Backward runs on all ranks at once, and rank 0 alone has the tracker.
+turns (DDP201). Backward runs on all ranks at once, and rank 0 alone has the tracker. Each device draws from a stream of
+its own in backward, too; a rank has its device's stream only while its replica runs forward.
 
 What a backward keeps in its context, and what is set to the same constant by all, needs nothing. A hook on a
 parameter sees the sum over all ranks, as under DataParallel.
 
-docs/semantics.md#replicas.
+docs/semantics.md#replicas, docs/semantics.md#device-streams.
 """
 
 import ast
@@ -21,13 +23,13 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from dp2ddp.codemod.edits import Finding, Hazard
-from dp2ddp.codemod.knowledge.functions import TRACKING, Does
+from dp2ddp.codemod.knowledge.functions import TRACKING, Does, does
 from dp2ddp.codemod.knowledge.methods import MethodDoes, method
 from dp2ddp.codemod.looks.filling import fillings_in_backward
 from dp2ddp.codemod.looks.forwards import Forwards, forwards_of
 from dp2ddp.codemod.looks.uses import row_of
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.model.nodes import last_name
+from dp2ddp.codemod.model.nodes import FUNCTIONS, last_name
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Rule, Untouched, flags
@@ -60,6 +62,17 @@ LEARNED = Reason(
     "a forward reads `{code}`, which is learned: each rank would have the gradient of its own rows",
     "make it a parameter of the model",
 )
+DRAWN = Reason(
+    "draw-in-backward",
+    "{name}() is drawn in a backward, where each device has a stream of its own",
+    "draw it in the forward, and keep it with ctx.save_for_backward",
+)
+KEPT = Reason(
+    "draw-kept",
+    "{name}() is drawn once, and kept by functools: a rank would draw and keep its own",
+    "draw it in __init__, as a buffer of the module",
+)
+CACHES = ("functools.lru_cache", "functools.cache")
 
 
 class LeftOnOneRank(Rule):
@@ -68,13 +81,14 @@ class LeftOnOneRank(Rule):
         flags("""
             # `os.environ['CALLS']` is set in a forward
             # `print(len(gradient))` in a backward
+            # uniform_() is drawn in a backward
             import os
             import torch
             class Scale(torch.autograd.Function):
                 @staticmethod
                 def backward(ctx, gradient):
                     print(len(gradient))
-                    return gradient
+                    return gradient * torch.empty(1).uniform_()
             class Net(torch.nn.Module):
                 def forward(self, x):
                     os.environ["CALLS"] = str(int(os.environ["CALLS"]) + 1)
@@ -103,6 +117,14 @@ class LeftOnOneRank(Rule):
         for node in _in_forwards(module, forwards):
             if isinstance(node, ast.Name) and _is_learned_outside(module, node):
                 yield Hazard(node, LEARNED.of(code=node.id))
+        draws = [call for call in module.calls if _draws(call)]
+        in_backward = {
+            each for home, part in forwards.in_backward if home is module for each in ast.walk(part)
+        }
+        for call in draws:
+            if call.node in in_backward or _is_cached(module, call):
+                why = DRAWN if call.node in in_backward else KEPT
+                yield Hazard(call.node, why.of(name=call.name or f".{call.method}"))
 
 
 def _of_process(module: Module, forwards: Forwards) -> Iterator[ast.AST]:
@@ -176,3 +198,15 @@ def _trackers(program: Program) -> set[str]:
         statement = module.statement(call.node) if is_tracker else None
         names |= {*map(last_name, statement.targets)} if isinstance(statement, ast.Assign) else set()
     return names - {""}
+
+
+def _draws(call: Call) -> bool:
+    return does(call.name) is Does.DRAW or call.name is None and method(call.method) is MethodDoes.DRAW
+
+
+def _is_cached(module: Module, call: Call) -> bool:
+    around = (each for each in module.around(call.node) if isinstance(each, FUNCTIONS))
+    decorators = (decorator for each in around for decorator in getattr(each, "decorator_list", ()))
+    return any(
+        module.name(each.func if isinstance(each, ast.Call) else each) in CACHES for each in decorators
+    )
