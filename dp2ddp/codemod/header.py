@@ -9,12 +9,12 @@ from dp2ddp.codemod.lift import ImportLine, Library, Lifted, import_lines
 from dp2ddp.codemod.looks.ours import is_brought
 from dp2ddp.codemod.looks.start import last_import
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.plans.plan import FilePlan
+from dp2ddp.codemod.plans.planned import Plan
 from dp2ddp.errors import ConversionError
 from dp2ddp.source.helper_module import HELPERS_END, HELPERS_START, NAME, PACKAGE
 
 
-def make_header(each: FilePlan, place: HelperPlace, library: Library) -> Header | None:
+def make_header(each: Plan, place: HelperPlace, library: Library) -> Header | None:
     """`from ddp_helpers import ...`, for what is not there yet; behind the imports that a file begins with.
 
     In any case above what uses it.
@@ -32,7 +32,7 @@ def make_header(each: FilePlan, place: HelperPlace, library: Library) -> Header 
     else:
         imports = [ImportLine(_home(place, library, name), name, each.renamed.get(name)) for name in missing]
         lines = import_texts(imports)
-    using = {edit.node for edit in each.edits if edit.helpers} | {*_taking_paths(module)}
+    using = {edit.node for edit in each.text_edits if edit.helpers} | {*_taking_paths(module)}
     return Header(tuple(lines), last_import(module, {*map(module.top_statement, using)}))
 
 
@@ -56,7 +56,7 @@ def _is_here(module: Module, name: str) -> bool:
     return is_brought(module, module.top.bindings.get(name, ()))
 
 
-def _pasted(each: FilePlan, lifted: Lifted) -> list[str]:
+def _pasted(each: Plan, lifted: Lifted) -> list[str]:
     """The helpers with the imports that they alone need, between two comment lines: one thing to move."""
     _refuse_clashes(each, lifted)
     there = {line for statement in each.module.tree.body for line in import_lines(statement)}
@@ -66,7 +66,7 @@ def _pasted(each: FilePlan, lifted: Lifted) -> list[str]:
     return ["", "", *"\n\n\n".join((opening, *dict.fromkeys(missing), HELPERS_END)).split("\n")]
 
 
-def _refuse_clashes(each: FilePlan, lifted: Lifted) -> None:
+def _refuse_clashes(each: Plan, lifted: Lifted) -> None:
     """A ConversionError for a script that means something else by a name which the helpers have or need."""
     module, taken = each.module, set(each.renamed)
     meant = {line.bound: line.dotted for line in lifted.imports}

@@ -4,17 +4,16 @@ import ast
 import hashlib
 import sys
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from pathlib import Path
 
-from dp2ddp.codemod.lift import ImportLine, Library, Lifted, Template, all_templates, read_templates
+from dp2ddp.codemod.lift import ImportLine, Library, Lifted, Template, read_templates
 from dp2ddp.errors import ConversionError
 from dp2ddp.source.files import Rewrite, SourceFile
 from dp2ddp.source.helper_module import OPENING, is_helper_module
 from dp2ddp.source.parsing import parse
-from dp2ddp.source.read_source import read_source
 
 
 class HelperPlace(Enum):
@@ -33,8 +32,6 @@ class HelperModule(Rewrite):
     kept: tuple[str, ...] = ()  # definitions that its owner has changed, and that stay so
     dropped: tuple[str, ...] = ()  # definitions that were there, and are gone or read otherwise now
     is_renewed: bool = False  # written anew: what was there is not in it
-    needed: frozenset[str] = frozenset()  # what the conversion asked for
-    renew: bool = False  # whether it asked to write anew what another version wrote
 
     @property
     def is_new(self) -> bool:
@@ -54,22 +51,6 @@ def helper_module(
     What its owner has changed in it stays as it is. One that another version of dp2ddp wrote is written anew only if
     that is asked for (`renew`): scripts that were converted with that version need what it holds.
     """
-    module = _helper_module(place, helpers, library, is_there, renew)
-    return replace(module, needed=frozenset(helpers), renew=renew)
-
-
-def as_it_is_now(module: HelperModule) -> HelperModule:
-    """The module made from what its file holds by now: another conversion, or its owner, may have written it since."""
-    path = module.before.path
-    now = read_source(path) if path and path.is_file() else SourceFile(path, "")
-    if now == module.before:
-        return module
-    return helper_module(now, module.needed, all_templates(), is_there=bool(now.text), renew=module.renew)
-
-
-def _helper_module(
-    place: SourceFile, helpers: Set[str], library: Library, is_there: bool, renew: bool
-) -> HelperModule:
     if not is_there:
         return HelperModule(place, module_text(helpers, library), tuple(sorted(helpers)))
     if not is_helper_module(place.text):

@@ -103,7 +103,7 @@ def test_codes_of_rules_are_offered_also_behind_a_comma() -> None:
     assert codes_offered(check, "--ignore", "DDP601,DDP62") == [
         f"DDP601,DDP{code}" for code in (620, 622, 625, 627, 628)
     ]
-    assert codes_offered(convert, "--select", "DDP10") == [f"DDP10{digit}" for digit in range(1, 5)]
+    assert codes_offered(convert, "--select", "DDP10") == [f"DDP10{digit}" for digit in "124"]
     assert codes_offered(convert, "--ignore", "DDP6") == []
 
 

@@ -12,7 +12,8 @@ import pytest
 
 from dp2ddp.codemod.document import pages_of_rules, rule_page, rule_text
 from dp2ddp.codemod.looks.wrapper import Choice
-from dp2ddp.codemod.plans.plan import FilePlan, plan_file
+from dp2ddp.codemod.plans.plan import plan_file
+from dp2ddp.codemod.plans.planned import Plan
 from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import (
     Example,
@@ -55,18 +56,18 @@ EXAMPLES = [
 ]
 
 
-def plan_of(text: str, *rules: Rule) -> FilePlan:
+def plan_of(text: str, *rules: Rule) -> Plan:
     return plan_file(module(text), rules, ())
 
 
-def rewritten(plan: FilePlan) -> str:
-    return edit_text(plan.module, plan.edits) if plan.edits else plan.module.source.text
+def rewritten(plan: Plan) -> str:
+    return edit_text(plan.module, plan.text_edits) if plan.edits else plan.module.source.text
 
 
 @pytest.mark.parametrize(("rule", "example"), EXAMPLES)
 def test_an_example_holds(rule: Rule, example: Example) -> None:
     found = plan_of(code_of(example.before), rule)
-    hazards, notes = found.plan.hazards, found.plan.notes
+    hazards, notes = found.hazards, found.notes
     match example:
         case Rewrites():
             assert rewritten(found) == code_of(example.after)
@@ -93,7 +94,7 @@ class TestEveryRule:
         found: set[tuple[str, str]] = set()
         for example in all_examples(rule):
             planned = plan_of(code_of(example.before), rule)
-            found |= set(nodes_of(planned.module, planned.plan))
+            found |= set(nodes_of(planned.module, planned))
         edited, flagged = ({name for kind, name in found if kind == which} for which in ("edit", "flag"))
 
         assert list(rule.nodes) == sorted(spelled(edited or flagged))
@@ -156,7 +157,7 @@ def test_a_comment_silences_a_rule_on_its_line() -> None:
     text = f'{wrap}os.mkdir("a")  # dp2ddp: ignore[DDP503]\nos.mkdir("b")\n'
     planned = plan_of(text, *pick_rules(RULES, ("DDP503",), ()))
 
-    assert [edit.line for edit in planned.plan.edits] == [5]
+    assert [edit.line for edit in planned.edits] == [5]
 
 
 def test_families_pick_rules() -> None:
