@@ -10,7 +10,6 @@ from pathlib import Path
 import libcst
 import pytest
 
-from dp2ddp.codemod.document import pages_of_rules, rule_page, rule_text
 from dp2ddp.codemod.looks.wrapper import Choice
 from dp2ddp.codemod.plans.plan import plan_file
 from dp2ddp.codemod.plans.planned import Plan
@@ -32,7 +31,6 @@ from dp2ddp.codemod.rule import (
 )
 from dp2ddp.codemod.writing.apply import edit_text
 from dp2ddp.errors import ConversionError
-from dp2ddp.review.check_rule import check_rules
 from dp2ddp.styles import EXACT
 from tests.codemod.nodes import nodes_of, spelled
 from tests.codemod.programs import module
@@ -111,15 +109,6 @@ class TestEveryRule:
         assert type(rule).__module__.rpartition(".")[2] == f"{rule.code.lower()}_{words}"
 
 
-@pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.code)
-class TestPages:
-    def test_its_page_links_every_document_that_its_text_names(self, rule: Rule) -> None:
-        named = re.findall(r"(?<!\w)docs/([\w/-]+\.md(?:#[\w-]+)?)", rule.page())
-
-        assert re.findall(r"\[docs/[^]]+\]\(\.\./([^)]+)\)", rule_page(rule)) == named
-        assert "](" not in rule_text(rule).partition("## Examples")[0]
-
-
 def test_codes_are_unique() -> None:
     codes = [rule.code for rule in all_rules()]
 
@@ -168,14 +157,3 @@ def test_families_pick_rules() -> None:
 def test_an_unknown_code_is_an_error() -> None:
     with pytest.raises(ConversionError, match="DDP777: no such rule"):
         pick_rules(RULES, ("DDP777",), ())
-
-
-def test_each_rule_has_a_page_and_a_line_in_the_list() -> None:
-    rules = (*all_rules(), *check_rules())
-    pages = pages_of_rules(rules)
-    index = pages.pop("README.md")
-
-    assert pages == {f"{rule.code}.md": rule_page(rule) for rule in rules}
-    assert re.findall(r"^- \[(\w+) [\w-]+\]\(\1\.md\): ", index, re.MULTILINE) == sorted(
-        rule.code for rule in rules
-    )

@@ -26,7 +26,7 @@ from dp2ddp.codemod.edits import Finding, Hazard
 from dp2ddp.codemod.knowledge.functions import TRACKING, Does, does
 from dp2ddp.codemod.knowledge.methods import MethodDoes, method
 from dp2ddp.codemod.looks.filling import fillings_in_backward
-from dp2ddp.codemod.looks.forwards import Forwards, forwards_of
+from dp2ddp.codemod.looks.forwards import forwards_of
 from dp2ddp.codemod.looks.uses import row_of
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, last_name
@@ -104,88 +104,61 @@ class LeftOnOneRank(Rule):
     )
 
     def look(self, module: Module) -> Iterator[Finding]:
-        forwards = forwards_of(module.program)
-        filled = (node for home, node in fillings_in_backward(module.program) if home is module)
-        for node in (each for each in filled if not _is_set_to_constant(module, each)):
-            yield Hazard(node, IN_BACKWARD.of(code=ast.unparse(node)))
-        for node in dict.fromkeys(_of_process(module, forwards)):
-            yield Hazard(node, SET.of(code=ast.unparse(node)))
-        for call in (each for each in module.calls if each.method == "cache_info"):
-            yield Hazard(call.node, COUNTED.of(code=ast.unparse(call.node)))
-        for node in _reports(module, forwards):
-            yield Hazard(node, REPORTED.of(code=ast.unparse(node)))
-        for node in _in_forwards(module, forwards):
-            if isinstance(node, ast.Name) and _is_learned_outside(module, node):
-                yield Hazard(node, LEARNED.of(code=node.id))
-        draws = [call for call in module.calls if _draws(call)]
-        in_backward = {
-            each for home, part in forwards.in_backward if home is module for each in ast.walk(part)
-        }
-        for call in draws:
-            if call.node in in_backward or _is_cached(module, call):
+        forwards, program = forwards_of(module.program), module.program
+        for home, node in fillings_in_backward(program):
+            if home is module and not _is_set_to_constant(module, node):
+                yield Hazard(node, IN_BACKWARD.of(code=ast.unparse(node)))
+        functions = (each for home, each in forwards.surely_running if home is module)
+        for node in dict.fromkeys(node for each in functions for node in forwards.nodes_of(each)):
+            for what, why in _in_forward(module, node):
+                yield Hazard(what, why.of(code=ast.unparse(what)))
+        parts = (part for home, part in forwards.in_backward if home is module)
+        in_backward = {node for part in parts for node in ast.walk(part)}
+        for call in module.calls:
+            if call.method == "cache_info":
+                yield Hazard(call.node, COUNTED.of(code=ast.unparse(call.node)))
+            elif _draws(call) and (call.node in in_backward or _is_cached(module, call)):
                 why = DRAWN if call.node in in_backward else KEPT
                 yield Hazard(call.node, why.of(name=call.name or f".{call.method}"))
 
 
-def _of_process(module: Module, forwards: Forwards) -> Iterator[ast.AST]:
-    """What a forward sets of libraries and of the process, and code that nobody can read."""
-    for node in _in_forwards(module, forwards):
-        match node:
-            case (
-                ast.Attribute(value=owner, ctx=ast.Store() | ast.Del())
-                | ast.Subscript(value=owner, ctx=ast.Store() | ast.Del())
-            ):
-                name = module.name(owner, follow=False)
-                is_of_library = name is not None and not module.program.is_local(name)
-                if is_of_library and not _is_set_to_constant(module, node):
-                    yield node
-            case ast.Call(func=func) if module.name(func) in ("builtins.exec", "builtins.eval"):
-                text = Call(node, None).argument(0, "source")
-                if text is None or not LOOKS_UP.fullmatch(ast.unparse(text)):
-                    yield node
+def _in_forward(module: Module, node: ast.AST) -> Iterator[tuple[ast.AST, Reason]]:
+    """What a forward does for sure, and would leave on its own rank."""
+    match node:
+        case ast.Attribute(ctx=ast.Store() | ast.Del()) | ast.Subscript(ctx=ast.Store() | ast.Del()):
+            name = module.name(node.value, follow=False)
+            is_of_library = name is not None and not module.program.is_local(name)
+            if is_of_library and not _is_set_to_constant(module, node):
+                yield node, SET
+        case ast.Name(ctx=ast.Load()) if module.scope(node) is module.top:
+            if any(_makes_learned(*each) for each in module.program.flow.origins(module, node)):
+                yield node, LEARNED
+        case ast.Call(func=func) if module.name(func) in ("builtins.exec", "builtins.eval"):
+            text = module.call(node).argument(0, "source")
+            if text is None or not LOOKS_UP.fullmatch(ast.unparse(text)):
+                yield node, SET
+        case ast.Call(func=ast.Attribute(value=owner) as func):
+            library = (module.name(func) or "").partition(".")[0]
+            if library in (*TRACKING, "loguru") or last_name(owner) in _trackers(module.program):
+                yield func, REPORTED
 
 
-def _is_learned_outside(module: Module, node: ast.Name) -> bool:
-    """Whether a variable of a file is a tensor that wants a gradient."""
-    if not isinstance(node.ctx, ast.Load) or module.scope(node) is not module.top:
-        return False
-    return any(_makes_learned(*each) for each in module.program.flow.origins(module, node))
+def _is_set_to_constant(module: Module, node: ast.AST) -> bool:
+    parent = module.parents[node]
+    return isinstance(parent, ast.Assign) and isinstance(parent.value, ast.Constant)
 
 
 def _makes_learned(module: Module, made: ast.AST) -> bool:
+    """Whether a tensor is made that wants a gradient."""
     if not isinstance(made, ast.Call):
         return False
     call = module.call(made)
     if call.method == "requires_grad_":
-        return not call.node.args and not call.node.keywords
-    is_parameter = (call.name or "").endswith(".Parameter")
+        return call.is_bare
     requested = call.argument(None, "requires_grad")
-    return (
-        is_parameter if requested is None else isinstance(requested, ast.Constant) and requested.value is True
-    )
-
-
-def _in_forwards(module: Module, forwards: Forwards) -> Iterator[ast.AST]:
-    """What of a file runs in forwards for sure."""
-    functions = (each for home, each in forwards.surely_running if home is module)
-    return (node for each in functions for node in forwards.nodes_of(each))
-
-
-def _is_set_to_constant(module: Module, node: ast.AST) -> bool:
-    match module.parents[node]:
-        case ast.Assign(value=ast.Constant()):
-            return True
-    return False
-
-
-def _reports(module: Module, forwards: Forwards) -> Iterator[ast.AST]:
-    """Calls of trackers in forwards: by the names that trackers are given anywhere."""
-    names = _trackers(module.program)
-    for node in _in_forwards(module, forwards):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            library = (module.name(node.func) or "").partition(".")[0]
-            if library in (*TRACKING, "loguru") or last_name(node.func.value) in names:
-                yield node.func
+    if requested is None:
+        return (call.name or "").endswith(".Parameter")
+    return isinstance(requested, ast.Constant) and requested.value is True
 
 
 @lru_cache(maxsize=1)
