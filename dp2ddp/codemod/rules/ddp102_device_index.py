@@ -65,16 +65,21 @@ class DeviceIndexed(Rule):
     )
 
     def look(self, module: Module) -> Iterator[Finding]:
-        devices = devices_of(module.program)
-        for use in uses(module, devices):
-            why = _is_another(module, devices, use)
-            yield Hazard(use.node, why) if why else use.own
-        for call, device in shown_devices(module, devices):
-            yield Note(call, SHOWN.of(code=ast.unparse(device)))
+        yield from by_number(module)
         counts = [each.node for each in module.calls if does(each.name) is Does.COUNT_DEVICES]
         called = [each.func for each in counts if not asks_for_any(module, each)]
         for node in (*called, *(each for each, _ in handed_on(module, Does.COUNT_DEVICES))):
             yield rename(node, "count_ranks", COUNTED)
+
+
+def by_number(module: Module) -> Iterator[Finding]:
+    """Devices that are named by their numbers, or shown."""
+    devices = devices_of(module.program)
+    for use in uses(module, devices):
+        why = _is_another(module, devices, use)
+        yield Hazard(use.node, why) if why else use.own
+    for call, device in shown_devices(module, devices):
+        yield Note(call, SHOWN.of(code=ast.unparse(device)))
 
 
 def _is_another(module: Module, devices: Devices, use: Use) -> Reason | None:
