@@ -22,6 +22,6 @@ def _example(rule: DescribedRule, example: Example) -> Iterator[str]:
         return
     heading = "Left alone"
     if isinstance(example, (Flags, Notes)):
-        found = rule.flagged_as if isinstance(example, Flags) else "A note"
-        heading = f"{found} (“{'”, “'.join(example.messages)}”)"
+        what = rule.flagged_as if isinstance(example, Flags) else "A note"
+        heading = f"{what} (“{'”, “'.join(example.messages)}”)"
     yield from (f"{heading}:", "```python", *before, "```")

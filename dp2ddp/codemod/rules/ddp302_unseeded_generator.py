@@ -11,8 +11,8 @@ of each.
 
 A seed that must be a number elsewhere (`torch.manual_seed(seed)`, `seed + 1`) is one; ranks follow that of
 `torch.manual_seed` and `torch.cuda.manual_seed_all` by themselves. A hazard for generators that nobody can seed
-(`random.SystemRandom`), and for `generator.seed()`. `get_rng_state()` without a device is the script's own stream; what
-a module's methods ask is their replica's: both are left alone.
+(`random.SystemRandom`), and for `torch.seed()` and `generator.seed()`. `get_rng_state()` without a device is the
+script's own stream; what a module's methods ask is their replica's: both are left alone.
 
 docs/semantics.md#unseeded, docs/semantics.md#device-streams.
 """
@@ -35,6 +35,7 @@ NUMBERS = tuple(f"builtins.{name}" for name in ("int", "hash", "sum", "len", "ab
 NOISE = ("/dev/urandom", "/dev/random")
 UNSEEN = {Binds.PART, Binds.CONTEXT, Binds.CAUGHT}
 HELPERS = {Does.MAKE_STREAM: "ask_rank0", Does.SEED_BY_SYSTEM: "share_streams"}
+OF_DEVICES = ("torch.seed", "torch.cuda.seed", "torch.cuda.seed_all")  # they seed streams of devices as well
 STATES = {
     "torch.cuda.get_rng_state_all": "get_device_states",
     "torch.cuda.set_rng_state_all": "set_device_states",
@@ -98,7 +99,9 @@ class UnseededGenerator(Rule):
     def look(self, module: Module) -> Iterator[Finding]:
         for call in module.calls:
             row = what_is(call.name)
-            if row and row.does in HELPERS:
+            if call.name in OF_DEVICES:
+                yield Hazard(call.node, OWN_SEED.of(code=call.name))
+            elif row and row.does in HELPERS:
                 given = call.argument(row.position, row.keyword)
                 if call.may_have_more or given is None or _may_be_none(module, given):
                     yield call_by(call.node, HELPERS[row.does], ALIKE)
@@ -111,7 +114,13 @@ class UnseededGenerator(Rule):
         for node, name in handed_on(module, Does.DRAW_BY_SYSTEM):
             yield Hazard(node, BY_SYSTEM.of(name=name))
         for kind, helper in HELPERS.items():
-            yield from (hand_on(module, node, helper, ALIKE) for node, _ in handed_on(module, kind))
+            for node, name in handed_on(module, kind):
+                is_hazard = name in OF_DEVICES
+                yield (
+                    Hazard(node, OWN_SEED.of(code=name))
+                    if is_hazard
+                    else hand_on(module, node, helper, ALIKE)
+                )
         yield from replaced(module, STATES, OF_EACH)
         yield from _of_devices(module)
 
