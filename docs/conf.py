@@ -19,8 +19,7 @@ from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
 
-from dp2ddp.codemod.document import rule_text
-from dp2ddp.codemod.rule import DescribedRule
+from dp2ddp.codemod.rule import DescribedRule, rule_text
 from dp2ddp.comparison.causes.catalogue import FAMILIES, catalogue
 from dp2ddp.review.check_rule import described_rules
 

@@ -5,8 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from dp2ddp.codemod.conversion import MENTION, Conversion, FileConversion, Options, untouched
-from dp2ddp.codemod.header import make_header
-from dp2ddp.codemod.helpers import HelperModule, HelperPlace, helper_module
+from dp2ddp.codemod.helpers import HelperModule, HelperPlace, helper_module, make_header
 from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.launch import job_of, world_of
 from dp2ddp.codemod.lift import all_templates
