@@ -108,7 +108,7 @@ def notebook_data(conversion: Conversion, target: Path | None = None) -> bytes:
         )
     target = target or _notebook_beside(conversion)
     helpers = {FILE: conversion.helpers.after} if conversion.helpers else {}
-    launch = conversion.launch_of(str(target))
+    launch = conversion.launch_of(f"{target.stem}.ipynb")
     return launching_notebook(path.read_bytes(), path, conversion.after, f"{target.stem}.py", launch, helpers)
 
 
