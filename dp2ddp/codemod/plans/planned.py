@@ -1,7 +1,7 @@
 """What rules have found, with its place; and the plan of a file: data."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from dp2ddp.codemod.edits import Edit, Finding, TextEdit
 from dp2ddp.codemod.model.modules import Module
@@ -64,7 +64,7 @@ class Plan:
     hazards: tuple[Planned, ...]  # open ones
     accepted: tuple[Planned, ...]  # hazards that a person has answered
     notes: tuple[Planned, ...]
-    renamed: Mapping[str, str] = field(default_factory=dict)  # helpers whose names the file uses otherwise
+    renamed: Mapping[str, str]  # helpers whose names the file uses otherwise
 
     @property
     def wraps_converted(self) -> bool:
