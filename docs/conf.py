@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import re
 import sys
+from itertools import groupby
 from pathlib import Path
 
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
 
-from dp2ddp.codemod.document import pages_of_rules
+from dp2ddp.codemod.rule import DescribedRule, rule_text
 from dp2ddp.comparison.causes.catalogue import FAMILIES, catalogue
 from dp2ddp.review.check_rule import described_rules
 
@@ -60,6 +61,17 @@ _TITLES = {  # of the families of causes
     "computation": "The computation",
     "outside": "Outside",
 }
+_HUNDREDS = {  # of the codes of rules
+    "1": "Process and device",
+    "2": "Model",
+    "3": "Data",
+    "4": "Gradients and metrics",
+    "5": "What the script writes",
+    "6": "Mistakes in DDP code, found by `dp2ddp check`",
+    "7": "What the idiomatic style writes, and what it says",
+    "9": "Hazards: what stands in the way",
+}
+_DOCUMENT = re.compile(r"(?<![\w/])docs/([\w/-]+\.md(?:#[\w-]+)?)")
 _HEADING = re.compile(r"^## (.*)$", re.MULTILINE)
 _LISTED = re.compile(r"^- \[([^\]]+)\]\(([^)#:]+)\)", re.MULTILINE)
 _CODE = re.compile(r"\bDDP\d{3}\b|(?<=\[)[a-z]+(?:-[a-z]+)*(?=\])")
@@ -69,7 +81,8 @@ def make_pages(app: Sphinx) -> None:
     """Write what is made anew; a page that has not changed stays, so that Sphinx need not read it again."""
     if not app.config.makes_pages:
         return
-    pages = {f"rules/{name}": text for name, text in pages_of_rules(described_rules()).items()}
+    pages = {f"rules/{rule.code}.md": page_of_rule(rule) for rule in described_rules()}
+    pages |= {"rules/README.md": page_of_rules()}
     pages |= {"causes.md": page_of_causes(), "idioms.md": page_of_idioms()}
     folder = Path(app.srcdir)
     (folder / "rules").mkdir(exist_ok=True)
@@ -80,6 +93,21 @@ def make_pages(app: Sphinx) -> None:
         path = folder / name
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
+
+
+def page_of_rule(rule: DescribedRule) -> str:
+    """With links to the documents that it names: `docs/semantics.md#order`."""
+    text, heading, examples = rule_text(rule).partition("\n## Examples\n")
+    return _DOCUMENT.sub(lambda found: f"[{found[0]}](../{found[1]})", text) + heading + examples
+
+
+def page_of_rules() -> str:
+    """The page that lists them."""
+    lines = ["# Rules", "", "`dp2ddp rules` prints this list, `dp2ddp rules CODE` a page."]
+    for family, rules in groupby(described_rules(), key=lambda rule: rule.code[3]):
+        lines += ["", f"## {_HUNDREDS[family]}", ""]
+        lines += [f"- [{rule.code} {rule.name}]({rule.code}.md): {rule.summary()}" for rule in rules]
+    return "\n".join(lines) + "\n"
 
 
 def page_of_causes() -> str:

@@ -3,7 +3,7 @@
 import random
 import sys
 from contextlib import contextmanager
-from typing import Any, Callable, Iterator, List
+from typing import Any, Iterator, List
 
 import torch
 import torch.distributed as dist
@@ -39,12 +39,9 @@ class ReplicaStream:
         cls.state, torch.cuda.manual_seed_all = torch.cuda.get_rng_state(), seed_and_begin
 
 
-def seed_all_streams(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """Call what seeds all devices, where replicas' streams do not see it: a seed set again, or on devices alone."""
-    result = function(*args, **kwargs)
-    if torch.cuda.is_initialized():
-        ReplicaStream.state = torch.cuda.get_rng_state()
-    return result
+def seed_all_devices(seed: int) -> None:
+    """torch.cuda.manual_seed_all(), as it is by now."""
+    torch.cuda.manual_seed_all(seed)
 
 
 def get_device_states() -> List[torch.Tensor]:

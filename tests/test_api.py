@@ -42,7 +42,7 @@ def test_every_name_is_there_and_in_the_documentation_or_a_result() -> None:
 def test_results_are_frozen(folder: Path) -> None:
     conversion = dp2ddp.convert("train.py")
     with pytest.raises(dataclasses.FrozenInstanceError):
-        conversion.launch = "python train.py"  # type: ignore[misc]
+        conversion.world = 3  # type: ignore[misc]
     for kind in (dp2ddp.Report, dp2ddp.Benchmark, dp2ddp.RunState):
         assert kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
 

@@ -10,6 +10,8 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from dp2ddp.review.check_rule import described_rules
+
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 
@@ -47,6 +49,14 @@ def test_every_document_is_a_page_and_in_the_sidebar(site: Path) -> None:
     assert built - {Path("genindex"), Path("search")} == documents
     assert documents - {Path("index")} <= listed
     assert not (site / "_downloads").exists()  # files beside docs are named, not copied
+
+
+def test_each_rule_has_a_page_with_links_to_what_its_text_names(site: Path) -> None:
+    for rule in described_rules():
+        page = (site / f"rules/{rule.code}.html").read_text(encoding="utf-8")
+        named = re.findall(r"(?<!\w)docs/[\w/-]+\.md(?:#[\w-]+)?", rule.page())
+        assert re.findall(r">(docs/[\w/-]+\.md(?:#[\w-]+)?)</span></a>", page) == named
+        assert "](" not in rule.page()
 
 
 def test_links_lead_to_files_and_headings_of_the_site(site: Path) -> None:

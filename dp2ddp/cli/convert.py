@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -50,6 +52,7 @@ def command(requested: ConvertOptions, writing: Writing, shows: Shown, results: 
     # Imported here: `dp2ddp --help` needs none of it.
     from dp2ddp.api import convert, write_conversion
     from dp2ddp.codemod.result_files import others
+    from dp2ddp.source.writing import alone_in
 
     output = requested.output
     to_stdout = output == "-" or requested.script == "-" and not output
@@ -61,7 +64,9 @@ def command(requested: ConvertOptions, writing: Writing, shows: Shown, results: 
     if results.as_json and (shows.diff or to_stdout and writes):
         other = "--diff" if shows.diff else "the script (-o FILE)"
         raise click.UsageError(f"stdout takes one document, --json or {other}: take one")
-    with shown() as progress:
+    # scripts of a folder share their helpers
+    turn = alone_in(Path(requested.script).parent) if writes else nullcontext()
+    with shown() as progress, turn:
         how = {"helpers": place, "renew_helpers": writing.force, "progress": progress}
         conversion = convert(**{**vars(requested), **how, "output": None if to_stdout else output})
         if shows.one_file and conversion.is_project:

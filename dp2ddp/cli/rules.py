@@ -12,7 +12,7 @@ from dp2ddp.errors import did_you_mean
 @click.argument("code", required=False, shell_complete=rule_codes)
 def command(code: str | None) -> None:
     """List the rules of convert and of check, or of a family (DDP6), or show the page of one (DDP601)."""
-    from dp2ddp.codemod.document import rule_text
+    from dp2ddp.codemod.rule import rule_text
     from dp2ddp.review.check_rule import described_rules
 
     rules = described_rules()

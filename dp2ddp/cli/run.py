@@ -92,4 +92,4 @@ def what_runs(
     # without a file of ours in the user's folder
     conversion = conversion_of(project, HelperPlace.PACKAGE, accept)
     files = conversion.written_files if conversion.changed else mended_files_of(project, warn)
-    return files, conversion.settings  # of one that is converted already, too
+    return files, conversion.job.settings  # of one that is converted already, too

@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from dp2ddp.codemod.helpers import HelperModule, HelperPlace
+from dp2ddp.codemod.knowledge.libraries import may_be_local
 from dp2ddp.codemod.plans.acceptance import AcceptOption
 from dp2ddp.codemod.plans.planned import Plan, Planned
+from dp2ddp.launch.job import Job, command_line, standalone, words_of
 from dp2ddp.source.files import Rewrite, SourceFile
 from dp2ddp.source.neighbours import OtherEntry
+from dp2ddp.source.projects import Project
 from dp2ddp.styles import EXACT
 
 if TYPE_CHECKING:
@@ -50,21 +53,17 @@ class FileConversion(Rewrite):
 class Conversion:
     """A script (with its local modules) before and after, and everything that led from one to the other."""
 
+    project: Project
     entry: FileConversion
+    job: Job  # what starts the result, where nobody says where it is written
     modules: tuple[FileConversion, ...] = ()  # those that change, or that have something to say
     helpers: HelperModule | None = None  # the module with the helpers, unless they live elsewhere
-    keeps_name: bool = False  # modules import the script itself: it must be called what they call it
     style: str = EXACT
     differences: tuple[StyleDifference, ...] = ()  # from how DataParallel trains; the exact style has none
     kept: tuple[str, ...] = ()  # what stays the same beside them
     world: int | None = None  # len(device_ids), where they can be read off
-    launch: str = ""
-    entry_module: str = ""  # "package.train", of a script that is started with -m
     used_by: tuple[OtherEntry, ...] = ()  # other scripts that import what is changed here
-    # imports that were not found, and may be the project's own: nobody has read them
-    missing: tuple[str, ...] = ()
-    unread: tuple[str, ...] = ()  # local modules that are no Python: nobody has looked at them either
-    links: Mapping[Path, Path] = field(default_factory=dict, compare=False)  # of modules that a link leads to
+    unread: tuple[str, ...] = ()  # local modules that are no Python, libraries: nobody has looked at them
 
     @property
     def files(self) -> tuple[FileConversion, ...]:
@@ -103,8 +102,8 @@ class Conversion:
 
     @property
     def is_project(self) -> bool:
-        """Whether more than the script itself changes, or its name must stay."""
-        return self.keeps_name or any(module.changed for module in self.modules)
+        """Whether more than the script itself changes, or its name must stay, by which modules import it."""
+        return bool(self.project.entry_names) or any(module.changed for module in self.modules)
 
     @property
     def before(self) -> SourceFile:
@@ -119,55 +118,49 @@ class Conversion:
         return any(file.changed for file in self.files)
 
     @property
+    def plans(self) -> Iterator[Plan]:
+        return (file.plan for file in self.files if file.plan)
+
+    @property
     def edits(self) -> tuple[Planned, ...]:
-        return tuple(edit for file in self.files if file.plan and file.changed for edit in file.plan.edits)
+        return tuple(edit for file in self.changed_files if file.plan for edit in file.plan.edits)
 
     @property
     def hazards(self) -> tuple[Planned, ...]:
         """Open ones."""
-        return tuple(hazard for file in self.files if file.plan for hazard in file.plan.hazards)
+        return tuple(hazard for plan in self.plans for hazard in plan.hazards)
 
     @property
     def accepted(self) -> tuple[Planned, ...]:
         """Hazards that a person has answered."""
-        return tuple(hazard for file in self.files if file.plan for hazard in file.plan.accepted)
+        return tuple(hazard for plan in self.plans for hazard in plan.accepted)
 
     @property
     def notes(self) -> tuple[Planned, ...]:
-        return tuple(note for file in self.files if file.plan for note in file.plan.notes)
+        return tuple(note for plan in self.plans for note in plan.notes)
 
     @property
-    def settings(self) -> dict[str, str]:
-        """The environment variables that the launch line sets."""
-        pairs = (word.partition("=") for word in shlex.split(self.launch.partition("torchrun ")[0]))
-        return {name: value for name, _, value in pairs}
+    def missing(self) -> tuple[str, ...]:
+        """Imports that were not found, and may be the project's own: nobody has read them."""
+        return tuple(filter(may_be_local, self.project.missing))
 
-    def launch_of(self, written: str | None) -> str:
+    def launch_of(self, written: str | None = None) -> str:
         """The launch line for the file that the result was written to; a notebook starts the script that it writes."""
         if not written:
-            return self.launch
-        if written.endswith(".ipynb"):
-            return self.launch_with(f"{Path(written).stem}.py")
-        if self.before.cells:
-            return self._launch_of_notebook(written)
-        if not self.entry_module:
-            return self.launch_with(written)
-        root = Path(written).parents[self.entry_module.count(".")]
-        name = ".".join(Path(written).relative_to(root).with_suffix("").parts)
-        place = "" if root == Path() else f"cd {shlex.quote(str(root))} && "
-        return place + self.launch_with(name)
-
-    def launch_with(self, name: str) -> str:
-        """The launch line with another name for the script."""
-        old = shlex.split(self.launch)[-1]
-        return self.launch.removesuffix(shlex.quote(old)) + shlex.quote(name)
-
-    def _launch_of_notebook(self, written: str) -> str:
-        """In the folder of the notebook (of its copy), where Jupyter would run it."""
-        assert self.before.path
-        here = self.before.path.parent if not self.is_project else Path(written).parent
-        place = "" if here == Path() else f"cd {shlex.quote(str(here))} && "
-        return place + self.launch_with(os.path.relpath(written, here))
+            return command_line(words_of(standalone(self.job)), self.job.settings)
+        folder, path = Path(), Path(written)
+        job = replace(self.job, script=written, module=None)
+        if path.suffix == ".ipynb":
+            job = replace(job, script=f"{path.stem}.py")
+        elif self.before.cells:  # in the folder of the notebook (of its copy), where Jupyter would run it
+            assert self.before.path
+            folder = path.parent if self.is_project else self.before.path.parent
+            job = replace(job, script=os.path.relpath(path, folder))
+        elif self.project.entry_module:
+            folder = path.parents[self.project.entry_module.count(".")]
+            job = replace(job, module=".".join(path.relative_to(folder).with_suffix("").parts))
+        place = "" if folder == Path() else f"cd {shlex.quote(str(folder))} && "
+        return place + command_line(words_of(standalone(job)), job.settings)
 
     def diff(self) -> str:
         """One file after the other."""
@@ -175,3 +168,9 @@ class Conversion:
 
     def diff_bytes(self) -> bytes:
         return b"".join(file.diff_bytes() for file in self.changed_files)
+
+
+def untouched(project: Project, style: str, unread: tuple[str, ...] = ()) -> Conversion:
+    """That of a project in which nothing is of DataParallel."""
+    entry = FileConversion(project.entry, project.entry.text)
+    return Conversion(project, entry, Job(project.entry.name), style=style, unread=unread)

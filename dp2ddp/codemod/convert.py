@@ -4,12 +4,10 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from dp2ddp.codemod.conversion import MENTION, Conversion, FileConversion, Options
-from dp2ddp.codemod.header import make_header
-from dp2ddp.codemod.helpers import HelperModule, HelperPlace, helper_module
-from dp2ddp.codemod.knowledge.libraries import may_be_local
+from dp2ddp.codemod.conversion import MENTION, Conversion, FileConversion, Options, untouched
+from dp2ddp.codemod.helpers import HelperModule, HelperPlace, helper_module, make_header
 from dp2ddp.codemod.knowledge.reading_methods import words
-from dp2ddp.codemod.launch import launch_line, world_of
+from dp2ddp.codemod.launch import job_of, world_of
 from dp2ddp.codemod.lift import all_templates
 from dp2ddp.codemod.looks.hidden_wraps import does_its_own, hidden_wraps, library_wraps, may_wrap_hidden
 from dp2ddp.codemod.looks.looked_up import lookups, may_look_up
@@ -24,7 +22,8 @@ from dp2ddp.codemod.looks.wraps import find_wraps, wraps_in
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.plans.acceptance import refuse_unmatched
 from dp2ddp.codemod.plans.checks import check_result
-from dp2ddp.codemod.plans.plan import FilePlan, plan_file
+from dp2ddp.codemod.plans.plan import plan_file
+from dp2ddp.codemod.plans.planned import Plan
 from dp2ddp.codemod.plans.unused import with_unused_imports
 from dp2ddp.codemod.reading import read_program, unread_libraries
 from dp2ddp.codemod.rule import Rule, pick_rules, rules_of_style
@@ -35,12 +34,12 @@ from dp2ddp.source.parsing import garbage_waits, parse
 from dp2ddp.source.projects import Project
 from dp2ddp.styles import EXACT
 
-# Of a project that does not use DataParallel these alone have something to say: it may be there in disguise.
-OF_OTHERS = ("DDP902", "DDP912")
+# Of a project that does not use DataParallel this alone has something to say: it may be there in disguise.
+OF_OTHERS = ("DDP902",)
 # Where a library wraps, these say so; and where it trains by DistributedDataParallel on ranks, the wrap and the loader
 # are its own, and these convert what the script does around it.
 OF_LIBRARIES = ("DDP208", "DDP305")
-AROUND_LIBRARIES = tuple(words("DDP101 DDP102 DDP301 DDP302 DDP5 DDP904 DDP906 DDP911 DDP912"))
+AROUND_LIBRARIES = tuple(words("DDP101 DDP102 DDP301 DDP302 DDP5 DDP902 DDP906 DDP911"))
 FOREIGN = re.compile(r"replication_callback|\bimport_module\(|\b__import__\(")
 
 
@@ -49,7 +48,7 @@ class ProgramPlan:
     """What a conversion would do to each file of a program, before any text is changed."""
 
     program: Program
-    plans: tuple[FilePlan, ...]
+    plans: tuple[Plan, ...]
 
     @property
     def converts(self) -> bool:
@@ -57,7 +56,7 @@ class ProgramPlan:
         joins = join_of(self.program.entry) is not None
         if library_wraps(self.program):
             return joins and (does_its_own(self.program) or any(map(_is_around, self.plans)))
-        return joins and any(each.plan.wraps_converted for each in self.plans)
+        return joins and any(each.wraps_converted for each in self.plans)
 
     @property
     def is_project(self) -> bool:
@@ -82,14 +81,7 @@ def convert(
             f"{project.entry.name}: nested too deeply to be converted, it or a module of its own"
         ) from error
     refuse_unmatched(options.accept, conversion.accepted, conversion.hazards, project.entry.name)
-    return replace(
-        conversion,
-        style=options.style,
-        missing=tuple(filter(may_be_local, project.missing)),
-        unread=tuple(dict.fromkeys((*project.unread, *conversion.unread))),
-        links=project.links,
-        entry_module=project.entry_module,
-    )
+    return replace(conversion, unread=tuple(dict.fromkeys((*project.unread, *conversion.unread))))
 
 
 def _in_style(project: Project, options: Options, begin: Callable[[str], object]) -> Conversion:
@@ -108,7 +100,7 @@ def _convert(project: Project, options: Options, begin: Callable[[str], object])
     begin("1 of 2: planning the changes")
     planned = plan_program(project, options)
     if planned is None:
-        return Conversion(FileConversion(project.entry, project.entry.text), unread=unread_libraries(project))
+        return untouched(project, EXACT, unread_libraries(project))
     if not planned.converts:
         return _unchanged(planned)
     begin("2 of 2: changing the files")
@@ -119,7 +111,7 @@ def _convert(project: Project, options: Options, begin: Callable[[str], object])
         refuse_hidden_helpers(planned.program)
     texts = [_edited(each, place) for each in planned.plans]
     for each, text in zip(planned.plans, texts, strict=True):
-        check_result(each.module, each.plan, text)
+        check_result(each, text)
     helpers = _helpers(planned, options) if place is HelperPlace.BESIDE else None
     return _conversion(planned, texts, helpers)
 
@@ -143,9 +135,9 @@ def plan_program(project: Project, options: Options) -> ProgramPlan | None:
     return replace(planned, plans=tuple(map(with_unused_imports, plans))) if planned.converts else planned
 
 
-def _is_around(each: FilePlan) -> bool:
+def _is_around(each: Plan) -> bool:
     """Whether anything changes in a file beside the place where the ranks join."""
-    return any(edit.code != "DDP101" for edit in each.plan.edits)
+    return any(edit.code != "DDP101" for edit in each.edits)
 
 
 def _rules_for(program: Program, rules: Sequence[Rule]) -> Sequence[Rule]:
@@ -178,7 +170,7 @@ def _unchanged(planned: ProgramPlan) -> Conversion:
     return replace(conversion, unread=(*conversion.unread, *libraries))
 
 
-def _edited(each: FilePlan, place: HelperPlace) -> str:
+def _edited(each: Plan, place: HelperPlace) -> str:
     """The new text of a file."""
     header = make_header(each, place, all_templates())
     if not each.edits and not header:
@@ -187,7 +179,7 @@ def _edited(each: FilePlan, place: HelperPlace) -> str:
         edit_text,  # libcst takes longer to import than most files to convert
     )
 
-    return edit_text(each.module, each.edits, header)
+    return edit_text(each.module, each.text_edits, header)
 
 
 def _helpers(planned: ProgramPlan, options: Options) -> HelperModule | None:
@@ -200,22 +192,15 @@ def _helpers(planned: ProgramPlan, options: Options) -> HelperModule | None:
 
 def _conversion(planned: ProgramPlan, texts: Sequence[str], helpers: HelperModule | None) -> Conversion:
     program = planned.program
-    files = {
-        each.module: FileConversion(each.module.source, text, each.plan)
-        for each, text in zip(planned.plans, texts, strict=True)
-    }
-    entry = files.pop(program.entry, None) or FileConversion(program.entry.source, program.entry.source.text)
+    entry = FileConversion(program.entry.source, program.entry.source.text)
+    modules: list[FileConversion] = []
+    for each, text in zip(planned.plans, texts, strict=True):
+        file = FileConversion(each.module.source, text, each)
+        if each.module is program.entry:
+            entry = file
+        elif file.changed or each.says_something:
+            modules.append(file)
     world = world_of(program)
-    return Conversion(
-        entry,
-        tuple(
-            each
-            for each in files.values()
-            if each.changed or each.plan and (each.plan.hazards or each.plan.accepted or each.plan.notes)
-        ),
-        helpers,
-        keeps_name=bool(program.project.entry_names),
-        world=world,
-        launch=launch_line(program, world, planned.is_project),
-        unread=program.project.unread,
-    )
+    job = job_of(program, world, planned.is_project)
+    unread = program.project.unread
+    return Conversion(program.project, entry, job, tuple(modules), helpers, world=world, unread=unread)

@@ -1,20 +1,24 @@
-"""Where the helpers of a conversion live: in a module beside the script, in the script itself, or in dp2ddp."""
+"""Where the helpers of a conversion live, in a module, the script itself or dp2ddp, and how a file gets them."""
 
 import ast
 import hashlib
 import sys
-from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from pathlib import Path
 
-from dp2ddp.codemod.lift import ImportLine, Library, Lifted, Template, all_templates, read_templates
+from dp2ddp.codemod.edits import Header
+from dp2ddp.codemod.lift import ImportLine, Library, Lifted, Template, import_lines, read_templates
+from dp2ddp.codemod.looks.ours import is_brought
+from dp2ddp.codemod.looks.start import last_import
+from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.plans.planned import Plan
 from dp2ddp.errors import ConversionError
 from dp2ddp.source.files import Rewrite, SourceFile
-from dp2ddp.source.helper_module import OPENING, is_helper_module
+from dp2ddp.source.helper_module import HELPERS_END, HELPERS_START, NAME, OPENING, PACKAGE, is_helper_module
 from dp2ddp.source.parsing import parse
-from dp2ddp.source.read_source import read_source
 
 
 class HelperPlace(Enum):
@@ -33,8 +37,6 @@ class HelperModule(Rewrite):
     kept: tuple[str, ...] = ()  # definitions that its owner has changed, and that stay so
     dropped: tuple[str, ...] = ()  # definitions that were there, and are gone or read otherwise now
     is_renewed: bool = False  # written anew: what was there is not in it
-    needed: frozenset[str] = frozenset()  # what the conversion asked for
-    renew: bool = False  # whether it asked to write anew what another version wrote
 
     @property
     def is_new(self) -> bool:
@@ -54,22 +56,6 @@ def helper_module(
     What its owner has changed in it stays as it is. One that another version of dp2ddp wrote is written anew only if
     that is asked for (`renew`): scripts that were converted with that version need what it holds.
     """
-    module = _helper_module(place, helpers, library, is_there, renew)
-    return replace(module, needed=frozenset(helpers), renew=renew)
-
-
-def as_it_is_now(module: HelperModule) -> HelperModule:
-    """The module made from what its file holds by now: another conversion, or its owner, may have written it since."""
-    path = module.before.path
-    now = read_source(path) if path and path.is_file() else SourceFile(path, "")
-    if now == module.before:
-        return module
-    return helper_module(now, module.needed, all_templates(), is_there=bool(now.text), renew=module.renew)
-
-
-def _helper_module(
-    place: SourceFile, helpers: Set[str], library: Library, is_there: bool, renew: bool
-) -> HelperModule:
     if not is_there:
         return HelperModule(place, module_text(helpers, library), tuple(sorted(helpers)))
     if not is_helper_module(place.text):
@@ -179,3 +165,73 @@ def import_texts(lines: list[ImportLine]) -> list[str]:
 
 def as_isort(line: ImportLine) -> tuple[bool, str, str, str]:
     return bool(line.name), line.module, line.name or "", line.alias or ""
+
+
+# --- at the top of a file: the import of the helpers or, where asked for, their text
+
+
+def make_header(each: Plan, place: HelperPlace, library: Library) -> Header | None:
+    """`from ddp_helpers import ...`, for what is not there yet; behind the imports that a file begins with.
+
+    In any case above what uses it.
+
+    libcst's AddImportsVisitor would put an import behind the first unbroken row of imports, and so above
+    `os.environ["OMP_NUM_THREADS"] = "1"` or `sys.path.insert(...)` between imports: torch would be imported, by the
+    helpers, before what it reads then is set.
+    """
+    module = each.module
+    missing = sorted(name for name in each.helpers if not _is_here(module, name))
+    if not missing:
+        return None
+    if place is HelperPlace.IN_SCRIPT:
+        lines = _pasted(each, library.lift(missing))
+    else:
+        imports = [ImportLine(_home(place, library, name), name, each.renamed.get(name)) for name in missing]
+        lines = import_texts(imports)
+    using = {edit.node for edit in each.text_edits if edit.helpers} | {*_taking_paths(module)}
+    return Header(tuple(lines), last_import(module, {*map(module.top_statement, using)}))
+
+
+def _taking_paths(module: Module) -> Iterator[ast.AST]:
+    """Where the folder in which the helpers lie may go from `sys.path`: they are imported before."""
+    for node in module.mentions.get("sys.path", ()):
+        parent = module.parents[node]
+        is_set = isinstance(parent, ast.Subscript) and not isinstance(parent.ctx, ast.Load)
+        if is_set or getattr(parent, "attr", "") in ("pop", "remove", "clear"):
+            yield node
+
+
+def _home(place: HelperPlace, library: Library, name: str) -> str:
+    """The module that a helper is imported from."""
+    library.module_of(name)  # an error for a helper that there is not
+    return NAME if place is HelperPlace.BESIDE else PACKAGE
+
+
+def _is_here(module: Module, name: str) -> bool:
+    """Whether an earlier conversion has brought a helper."""
+    return is_brought(module, module.top.bindings.get(name, ()))
+
+
+def _pasted(each: Plan, lifted: Lifted) -> list[str]:
+    """The helpers with the imports that they alone need, between two comment lines: one thing to move."""
+    _refuse_clashes(each, lifted)
+    there = {line for statement in each.module.tree.body for line in import_lines(statement)}
+    imports = import_texts([line for line in lifted.imports if line not in there])
+    opening = "\n".join((f"{HELPERS_START}: yours now, they need torch alone", "", *imports))
+    missing = (text for name, text in lifted.by_name.items() if not _is_here(each.module, name))
+    return ["", "", *"\n\n\n".join((opening, *dict.fromkeys(missing), HELPERS_END)).split("\n")]
+
+
+def _refuse_clashes(each: Plan, lifted: Lifted) -> None:
+    """A ConversionError for a script that means something else by a name which the helpers have or need."""
+    module, taken = each.module, set(each.renamed)
+    meant = {line.bound: line.dotted for line in lifted.imports}
+    for name in lifted.global_names:
+        bound = {binding.dotted for binding in module.top.bindings.get(name, ())}
+        if not _is_here(module, name) and bound - {meant.get(name)}:
+            taken.add(name)
+    if taken:
+        raise ConversionError(
+            f"{module.source.name}: has its own {', '.join(sorted(taken))}, and so have the helpers; they cannot be "
+            "pasted into it: let them lie in a file beside it, or use --import"
+        )

@@ -1,4 +1,4 @@
-"""The command that starts the converted script: one process a device."""
+"""What starts the converted script: one process a device."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from dp2ddp.codemod.looks.ours import of_the_user
 from dp2ddp.codemod.looks.start import join_of, visible_count, visible_text
 from dp2ddp.codemod.looks.wraps import find_wraps, largest_count
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.launch.job import Job, command_line, standalone, words_of
+from dp2ddp.launch.job import Job
 
 
 def world_of(program: Program) -> int | None:
@@ -15,14 +15,14 @@ def world_of(program: Program) -> int | None:
     return largest_count(find_wraps(program)) or visible_count(program.entry)
 
 
-def launch_line(program: Program, world: int | None, is_project: bool) -> str:
-    """The torchrun line; `gpu` lets torchrun count the GPUs."""
+def job_of(program: Program, world: int | None, is_project: bool) -> Job:
+    """What torchrun is to start; of no world, with as many ranks as it counts GPUs."""
     source = program.entry.source
     path = source.output if is_project else source.beside
     name = str(path) if path else "train_ddp.py"
     package = program.project.entry_module.rpartition(".")[0]
     module = f"{package}.{name.rpartition('/')[2].removesuffix('.py')}" if package else None
-    return command_line(words_of(standalone(Job(name, module, gpus=world))), settings_of(program))
+    return Job(name, module, gpus=world, settings=settings_of(program))
 
 
 def settings_of(program: Program) -> dict[str, str]:

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
+from symtable import SymbolTable, symtable
 
 from dp2ddp.codemod.model.nodes import DEFINITIONS, all_from
 from dp2ddp.codemod.model.positions import Positions, bounds
-from dp2ddp.codemod.model.scopes import Reader, settings
+from dp2ddp.codemod.model.scopes import settings
 from dp2ddp.errors import ConversionError
 from dp2ddp.source.parsing import nodes_in
 
@@ -50,20 +51,22 @@ class ImportLine:
 
 @dataclass(frozen=True)
 class Lifted:
-    """Text of helpers, the imports they need, and where they come from."""
+    """Text of helpers, and the imports that they need."""
 
     imports: tuple[ImportLine, ...]
     by_name: Mapping[str, str]  # the text of each definition
-    taken: tuple[Definition, ...]
-
-    @property
-    def global_names(self) -> frozenset[str]:
-        """The names that the definitions have or read at module level, builtins too: asked where they are pasted."""
-        return frozenset().union(*(each.template.global_names(each.node) for each in self.taken))
 
     @property
     def definitions(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(self.by_name.values()))  # `a = b = 1` defines two names
+
+    @property
+    def global_names(self) -> set[str]:
+        """The names that they have or read at module level, builtins too: asked where they are pasted."""
+        top = symtable("\n".join(self.definitions), "helpers", "exec")
+        inner = all_from(top.get_children(), SymbolTable.get_children)
+        read = (each for table in inner for each in table.get_symbols() if each.is_global())
+        return {each.get_name() for each in (*top.get_symbols(), *read)}
 
 
 @dataclass(frozen=True)
@@ -104,11 +107,6 @@ class Template:
             else:
                 self.imports.setdefault(line.bound, []).append(line)
 
-    @cached_property
-    def scopes(self) -> Reader:
-        """Needed only where helpers are pasted into a script, among names of its own."""
-        return Reader(self.tree, ())
-
     def segment(self, node: ast.stmt) -> str:
         """The text of a definition, with the comment lines right above it."""
         starts, first = self.positions.line_starts, bounds(node)[0] - 1
@@ -120,15 +118,6 @@ class Template:
     def texts(self) -> dict[str, str]:
         """The text of each definition, by its name."""
         return {name: self.segment(each.node) for name, each in self.definitions.items()}
-
-    def global_names(self, node: ast.stmt) -> set[str]:
-        """Names that a definition reads from the module around it, or from builtins, and those that it defines."""
-        names = (inner for inner in ast.walk(node) if isinstance(inner, ast.Name))
-        return {name.id for name in names if self._is_global(name)} | set(_defined(node))
-
-    def _is_global(self, node: ast.Name) -> bool:
-        scope = self.scopes.scope_of[node].lookup(node.id)
-        return scope is None or scope is self.scopes.top
 
 
 def _defined(node: ast.stmt) -> list[str]:
@@ -195,7 +184,6 @@ class Library:
         return Lifted(
             imports=tuple(sorted({line for each in taken for line in each.imports}, key=str)),
             by_name={each.name: each.template.segment(each.node) for each in taken},
-            taken=tuple(taken),
         )
 
     def _needed_by(self, each: Definition) -> Iterator[Definition]:

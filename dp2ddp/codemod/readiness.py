@@ -72,5 +72,5 @@ def _first_wrap(program: Program) -> str | None:
 def _may_be_wrapped(program: Program) -> bool:
     """Whether DataParallel may be there in disguise."""
     rules = [rule for rule in rules_of_style(EXACT) if rule.code in OF_OTHERS]
-    plans = (plan_file(module, rules, ()).plan for module in of_the_user(program))
+    plans = (plan_file(module, rules, ()) for module in of_the_user(program))
     return not has_joined(program.entry) and any(plan.hazards for plan in plans)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -19,15 +19,17 @@ _SHOWN = 10  # names in a remark
 def names_file(output: str, source: SourceFile) -> bool:
     """Whether `output` names a file for the script, and no folder for a copy of the project."""
     suffixes = {".py", source.path.suffix if source.path else ""}
-    return Path(output).suffix in suffixes and not Path(output).is_dir() and not output.endswith(os.sep)
+    return Path(output).suffix in suffixes and not _names_folder(output)
+
+
+def _names_folder(output: str) -> bool:
+    return Path(output).is_dir() or output.endswith(os.sep)
 
 
 def refuse_other_files(output: str, source: SourceFile) -> None:
     """An OptionError for `-o out.txt`: it reads as a file, is none for a script, and a folder is hardly meant."""
     looks_like_file = Path(output).suffix[1:2].isalpha()  # `project-1.2` does not
-    if looks_like_file and not (
-        names_file(output, source) or Path(output).is_dir() or output.endswith(os.sep)
-    ):
+    if looks_like_file and not names_file(output, source) and not _names_folder(output):
         raise OptionError(
             f"-o {output}: a script is written, into a file that ends in .py, or into a folder; {output}/ is a folder"
         )
@@ -39,19 +41,14 @@ def write(conversion: Conversion, output: str | None, *, force: bool, remark: Re
     Returns the script to start, None if nothing changes. `remark` gets a line for what is worth knowing beside it.
     Raises SourceError if something is in the way, or cannot be written.
     """
-    from dp2ddp.source.writing import alone_in
-
     if not conversion.changed:
         return None
     if conversion.is_project or output and not names_file(output, conversion.before):
         return _write_project(conversion, output, force, remark)
-    target = output or (str(conversion.before.beside) if conversion.before.beside else None)
+    target = Path(output) if output else conversion.before.beside
     if target is None:
         raise SourceError(f"{conversion.before.name}: name a file for the result")
-    with alone_in(_helper_folder(conversion, Path(target))):
-        return _write_data(
-            _with_helpers_of_now(conversion, remark), conversion.entry.data, target, force, remark
-        )
+    return _write_file(conversion, conversion.entry.data, target, force, remark)
 
 
 def write_in_place(conversion: Conversion, *, force: bool, remark: Remark) -> str | None:
@@ -61,9 +58,10 @@ def write_in_place(conversion: Conversion, *, force: bool, remark: Remark) -> st
     files of which git keeps no copy.
     """
     from dp2ddp.source.folders import kept_root, refuse_links_out
-    from dp2ddp.source.writing import alone_in, write_together
+    from dp2ddp.source.git import refuse_unkept, undo_commands
+    from dp2ddp.source.writing import write_together
 
-    path = conversion.before.path
+    path, project = conversion.before.path, conversion.project
     assert path is not None
     if conversion.before.cells:
         raise SourceError(
@@ -74,75 +72,18 @@ def write_in_place(conversion: Conversion, *, force: bool, remark: Remark) -> st
         return None
     if path.is_symlink():
         raise SourceError(f"{path}: a link to {os.readlink(path)}; name that file, to change it in place")
-    with alone_in(_helper_folder(conversion, path)):
-        conversion = _with_helpers_of_now(conversion, remark)
-        files = conversion.written_files
-        links = [conversion.links.get(file, file) for file in files]
-        refuse_links_out(links, kept_root(path.parent) or _first_folder(conversion))
-        held = conversion.held_files
-        undo = None if force else _undo(held, list(files))
-        write_together(_with_old_helpers(conversion, files, remark), held)
+    files, held = conversion.written_files, conversion.held_files
+    links = [project.links.get(file, file) for file in files]
+    refuse_links_out(links, kept_root(path.parent) or project.root_of(path.resolve()))
+    undo: list[str] = []
+    if not force:
+        kept = {each: data for each in files if (data := held[each]) is not None}
+        refuse_unkept(kept)
+        undo = undo_commands(list(kept), [each for each in files if each not in kept])
+    write_together({**_old_helpers(conversion, remark), **files}, held)
     if undo:
-        remark(f"undo it with: {undo}")
-    return str(path) if files else None
-
-
-def _helper_folder(conversion: Conversion, script: Path) -> Path:
-    """Where conversions meet: in the folder of the helpers."""
-    path = conversion.helpers.before.path if conversion.helpers else None
-    return (path or script).parent
-
-
-def _first_folder(conversion: Conversion) -> Path:
-    """The folder that is first on sys.path: that of the script, or of its package."""
-    assert conversion.before.path is not None
-    return conversion.before.path.resolve().parents[conversion.entry_module.count(".")]
-
-
-def _undo(held: Mapping[Path, bytes | None], files: Sequence[Path]) -> str:
-    """The command that undoes the writing of files, which it refuses where git does not keep what they held."""
-    from dp2ddp.source.git import refuse_unkept, undo_commands
-
-    kept = {path: data for path in files if (data := held[path]) is not None}
-    refuse_unkept(kept)
-    return " && ".join(undo_commands(list(kept), [path for path in files if path not in kept]))
-
-
-def _with_helpers_of_now(conversion: Conversion, remark: Remark) -> Conversion:
-    """Another conversion in the same folder, or an owner, may have written the helpers since they were read."""
-    from dp2ddp.codemod.helpers import as_it_is_now
-
-    if conversion.helpers is None:
-        return conversion
-    helpers = as_it_is_now(conversion.helpers)
-    if helpers is conversion.helpers:
-        return conversion
-    name = helpers.before.name
-    kept = f"; as its owner changed them: {', '.join(helpers.kept)}" if helpers.kept else ""
-    remark(f"{name}: was written meanwhile; what it holds stays, {len(helpers.added)} added{kept}")
-    return replace(conversion, helpers=helpers)
-
-
-def _with_old_helpers(
-    conversion: Conversion, files: Mapping[Path, bytes], remark: Remark
-) -> Mapping[Path, bytes]:
-    """Helpers that are written anew may hold work of their owner's: the old ones are kept beside them."""
-    helpers = conversion.helpers
-    path = helpers.before.path if helpers else None
-    if helpers is None or path is None or not helpers.is_renewed:
-        return files
-    old = next(_free_or_same(path, helpers.before.data))
-    went = f"; gone or other: {', '.join(helpers.dropped)}" if helpers.dropped else ""
-    remark(f"{path}: written anew; as it was: {old}{went}")
-    return files if old.exists() else {old: helpers.before.data, **files}
-
-
-def _free_or_same(path: Path, data: bytes) -> Iterator[Path]:
-    """Names for a second file that nothing has, or the same text."""
-    for number in count():
-        name = path.with_name(f"{path.name}.bak{number or ''}")
-        if not os.path.lexists(name) or name.is_file() and name.read_bytes() == data:
-            yield name
+        remark(f"undo it with: {' && '.join(undo)}")
+    return str(path)
 
 
 def write_notebook(conversion: Conversion, output: str | None, *, force: bool, remark: Remark) -> str | None:
@@ -151,7 +92,7 @@ def write_notebook(conversion: Conversion, output: str | None, *, force: bool, r
         return None
     target = Path(output) if output else _notebook_beside(conversion)
     alone = replace(conversion, helpers=None)  # the notebook holds them
-    return _write_data(alone, notebook_data(conversion, target), str(target), force, remark)
+    return _write_file(alone, notebook_data(conversion, target), target, force, remark)
 
 
 def notebook_data(conversion: Conversion, target: Path | None = None) -> bytes:
@@ -165,11 +106,10 @@ def notebook_data(conversion: Conversion, target: Path | None = None) -> bytes:
         raise SourceError(
             f"{path}: {others(conversion)}; use -o FOLDER without --notebook for a converted copy of the whole project"
         )
-    name = f"{(target or _notebook_beside(conversion)).stem}.py"
+    target = target or _notebook_beside(conversion)
     helpers = {FILE: conversion.helpers.after} if conversion.helpers else {}
-    return launching_notebook(
-        path.read_bytes(), path, conversion.after, name, conversion.launch_with(name), helpers
-    )
+    launch = conversion.launch_of(f"{target.stem}.ipynb")
+    return launching_notebook(path.read_bytes(), path, conversion.after, f"{target.stem}.py", launch, helpers)
 
 
 def others(conversion: Conversion) -> str:
@@ -188,38 +128,53 @@ def _notebook_beside(conversion: Conversion) -> Path:
     return path.with_name(f"{path.stem}_ddp.ipynb")
 
 
-def _write_data(conversion: Conversion, data: bytes, target: str, force: bool, remark: Remark) -> str:
+def _old_helpers(conversion: Conversion, remark: Remark) -> Mapping[Path, bytes]:
+    """Helpers that are written anew may hold work of their owner's: the old ones are kept beside them."""
+    helpers = conversion.helpers
+    path = helpers.before.path if helpers else None
+    if helpers is None or path is None or not helpers.is_renewed:
+        return {}
+    data = helpers.before.data
+    names = (path.with_name(f"{path.name}.bak{number or ''}") for number in count())
+    old = next(each for each in names if not os.path.lexists(each) or _holds(each, data))
+    went = f"; gone or other: {', '.join(helpers.dropped)}" if helpers.dropped else ""
+    remark(f"{path}: written anew; as it was: {old}{went}")
+    return {} if old.exists() else {old: data}
+
+
+def _holds(path: Path, data: bytes) -> bool:
+    return path.is_file() and path.read_bytes() == data
+
+
+def _write_file(conversion: Conversion, data: bytes, target: Path, force: bool, remark: Remark) -> str:
     """A file that is there must be asked for to be overwritten; helpers are written with it, or nothing is."""
     from dp2ddp.source.folders import kept_root, leads_out
     from dp2ddp.source.writing import refuse_to_overwrite, write_together
 
-    path, helpers = Path(target), conversion.helper_file
-    if not path.parent.is_dir():
-        raise SourceError(f"{target}: cannot be written (there is no folder {path.parent})")
-    _refuse_own_files(path, conversion)
-    refuse_to_overwrite(path, data, force=force)
-    held = path.read_bytes() if path.is_file() else None
-    if held == data and not helpers:
-        remark(f"{target}: up to date")
-        return target
+    helpers = conversion.helper_file
+    if not target.parent.is_dir():
+        raise SourceError(f"{target}: cannot be written (there is no folder {target.parent})")
+    _refuse_own_files(target, conversion)
+    refuse_to_overwrite(target, data, force=force)
     for helper in helpers:
         if helper.is_symlink() and leads_out(helper, kept_root(helper.parent) or helper.parent):
             raise SourceError(
                 f"{helper}: a link leads out of here, to {helper.resolve()}, and what the script needs is not in it; "
                 "remove the link, or use --one-file or --import"
             )
-    files = _with_old_helpers(conversion, helpers, remark)
-    of_helpers = conversion.helpers.held if conversion.helpers else {}
-    is_special = path.exists() and not path.is_file()
-    entry = {} if held == data else {path: data}
-    write_together({**files, **entry}, of_helpers if is_special else {**of_helpers, path: held})
-    return target
+    held = conversion.helpers.held if conversion.helpers else {}
+    if not target.exists() or target.is_file():
+        held = {**held, target: target.read_bytes() if target.is_file() else None}
+    entry = {} if _holds(target, data) else {target: data}
+    if not entry and not helpers:
+        remark(f"{target}: up to date")
+    write_together({**_old_helpers(conversion, remark), **helpers, **entry}, held)
+    return str(target)
 
 
 def _refuse_own_files(target: Path, conversion: Conversion) -> None:
     """A SourceError where the result would take the place of what it is made of, by whatever name."""
-    own = [file.before.path for file in conversion.files]
-    for path in own:
+    for path in (file.before.path for file in conversion.files):
         if path and target.exists() and path.exists() and target.samefile(path):
             way = "is" if target == path else f"is another name of {path},"
             raise SourceError(

@@ -8,7 +8,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
-from dp2ddp.codemod.model.nodes import last_name
+from dp2ddp.codemod.model.nodes import inside, last_name
 
 _WRITES = re.compile(
     r"save|dump|write|makedirs|mkdir|touch|extract|download|to_(?:csv|json|parquet|pickle|hdf)|log|handler|connect",
@@ -22,14 +22,19 @@ _LONG = 200  # characters; a longer text is no path
 
 def written_paths(trees: Iterable[ast.AST]) -> frozenset[str]:
     """Texts that may be paths of what is written, from the syntax trees of a project's files."""
-    calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, (ast.Call, ast.Assign))]
-    given = _given(calls)
-    texts: set[str] = set()
-    for call in calls:
-        if isinstance(call, ast.Call) and _writes(call):
-            for node in ast.walk(call):
-                texts.update(_texts(node, given))
+    nodes = [node for tree in trees for node in inside(tree, ast.Call, ast.Assign)]
+    given: dict[str, list[str]] = {}
+    for name, value in (pair for node in nodes for pair in _given(node)):
+        given.setdefault(name, []).extend(_texts(value))
+    writing = [node for node in nodes if isinstance(node, ast.Call) and _writes(node)]
+    names = {last_name(each) for call in writing for each in inside(call, ast.Name, ast.Attribute)}
+    said = (_texts(call) for call in writing)
+    texts = {text for each in (*said, *(given.get(name, ()) for name in names)) for text in each}
     return frozenset(text for text in texts if text.strip("./ ") and len(text) <= _LONG)
+
+
+def _texts(code: ast.AST) -> list[str]:
+    return [node.value for node in inside(code, ast.Constant) if isinstance(node.value, str)]
 
 
 def _writes(call: ast.Call) -> bool:
@@ -37,37 +42,19 @@ def _writes(call: ast.Call) -> bool:
     name = last_name(call.func)
     if not _OPENS.search(name):
         return bool(_WRITES.search(name))
-    arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
-    modes = [text for each in arguments for text in _constant(each) if _MODE.fullmatch(text)]
-    return any(set("wax+") & set(mode) for mode in modes)
+    arguments = (*call.args, *(keyword.value for keyword in call.keywords))
+    modes = [str(each.value) for each in arguments if isinstance(each, ast.Constant)]
+    return any(_MODE.fullmatch(mode) and set("wax+") & set(mode) for mode in modes)
 
 
-def _given(nodes: Iterable[ast.Call | ast.Assign]) -> dict[str, set[str]]:
-    """Name -> texts that it is given."""
-    given: dict[str, set[str]] = {}
-    for name, value in (pair for node in nodes for pair in _pairs(node)):
-        given.setdefault(name, set()).update(text for each in ast.walk(value) for text in _constant(each))
-    return given
-
-
-def _pairs(node: ast.Call | ast.Assign) -> Iterator[tuple[str, ast.expr]]:
+def _given(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
     """What names are given: by an assignment, by a keyword, as the default of an option."""
-    if isinstance(node, ast.Assign):
-        yield from ((last_name(target), node.value) for target in node.targets)
-        return
-    yield from ((keyword.arg or "", keyword.value) for keyword in node.keywords)
-    if _OPTION.search(last_name(node.func)):
-        options = [text for argument in node.args for text in _constant(argument)]
-        defaults = (keyword.value for keyword in node.keywords if keyword.arg == "default")
-        yield from ((each.lstrip("-").replace("-", "_"), value) for value in defaults for each in options)
-
-
-def _texts(node: ast.AST, given: dict[str, set[str]]) -> Iterator[str]:
-    yield from _constant(node)
-    if isinstance(node, (ast.Name, ast.Attribute)):
-        yield from given.get(last_name(node), ())
-
-
-def _constant(node: ast.AST) -> Iterator[str]:
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        yield node.value
+    match node:
+        case ast.Assign(targets=targets, value=value):
+            yield from ((last_name(target), value) for target in targets)
+        case ast.Call(func=func, args=args, keywords=keywords):
+            yield from ((keyword.arg or "", keyword.value) for keyword in keywords)
+            options = [text.lstrip("-").replace("-", "_") for each in args for text in _texts(each)]
+            defaults = [keyword.value for keyword in keywords if keyword.arg == "default"]
+            if _OPTION.search(last_name(func)):
+                yield from ((name, value) for value in defaults for name in options)

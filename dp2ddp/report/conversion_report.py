@@ -250,7 +250,7 @@ def _verifying(report: ConversionReport) -> Iterator[doc.Command]:
             return  # verify would convert it otherwise
         options = f" --converted {shlex.quote(written)}"
     devices = conversion.world if conversion.world and conversion.world > 1 else 2
-    module = conversion.entry_module
+    module = conversion.project.entry_module
     script = f"-m {shlex.quote(module)}" if module else shlex.quote(conversion.before.name)
     yield doc.Command(
         "verify it with",

@@ -11,8 +11,7 @@ from pathlib import Path
 from dp2ddp.codemod.conversion import MENTION, Options
 from dp2ddp.codemod.edits import DropImport, Hazard
 from dp2ddp.codemod.knowledge.derived import CLASSES
-from dp2ddp.codemod.plans.plan import FilePlan
-from dp2ddp.codemod.plans.planned import WRAP_RULE, WRAP_RULES, listed
+from dp2ddp.codemod.plans.planned import WRAP_RULE, WRAP_RULES, Plan, listed
 from dp2ddp.errors import Dp2DdpError, SourceError
 from dp2ddp.review.check_rule import Problem
 from dp2ddp.review.files import acts, read_bytes
@@ -80,11 +79,11 @@ def _planned(entry: str, project: Project) -> Iterator[PlacedProblem]:
         return
     for each in planned.plans:
         file = entry if each.module is each.module.program.entry else each.module.shown
-        for hazard in each.plan.hazards:
+        for hazard in each.hazards:
             assert isinstance(hazard.finding, Hazard)
             problem = Problem(hazard.finding.node, hazard.because, hazard.finding.advice)
             yield replace(problem.placed(each.module, hazard.code, Level.ERROR), file=file)
-        edits = (edit for edit in each.plan.edits if edit.code in WRAP_RULES and planned.converts)
+        edits = (edit for edit in each.edits if edit.code in WRAP_RULES and planned.converts)
         wraps = [edit for edit in edits if not isinstance(edit.finding, DropImport)]  # an import goes with it
         for wrap in {wrap.line: wrap for wrap in reversed(wraps)}.values():  # the first on its line
             problem = Problem(wrap.finding.node, WRAPPED, f"{_convert(entry)}: {_result(planned.plans)}")
@@ -96,10 +95,10 @@ def _convert(entry: str) -> str:
     return f"dp2ddp convert {shlex.quote(os.path.relpath(entry))}"
 
 
-def _result(files: Sequence[FilePlan]) -> str:
+def _result(files: Sequence[Plan]) -> str:
     """What convert would do, in short."""
-    edits = sum(len(listed(each.plan.edits)) for each in files)
-    hazards = sum(len(each.plan.hazards) for each in files)
-    changed = sum(bool(each.plan.edits) for each in files)
+    edits = sum(len(listed(each.edits)) for each in files)
+    hazards = sum(len(each.hazards) for each in files)
+    changed = sum(bool(each.edits) for each in files)
     size = f"{counted(edits, 'edit')} in {counted(changed, 'file')}"
     return f"{size}, {counted(hazards, 'hazard')} to answer" if hazards else size

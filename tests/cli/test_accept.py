@@ -221,10 +221,10 @@ def test_verify_judges_what_was_accepted(tmp_path: Path, server: Server) -> None
 @pytest.mark.parametrize(
     ("line", "hazards"),
     [
-        ("#dp2ddp:accept[ddp904]harmless", 0),
-        ("# dp2ddp: accept[DDP904]", 0),
-        ("note = '# dp2ddp: accept[DDP904]'", 1),
-        ("note = f'# dp2ddp: accept[DDP904] {1}'", 1),
+        ("#dp2ddp:accept[ddp906]harmless", 0),
+        ("# dp2ddp: accept[DDP906]", 0),
+        ("note = '# dp2ddp: accept[DDP906]'", 1),
+        ("note = f'# dp2ddp: accept[DDP906] {1}'", 1),
     ],
 )
 def test_a_comment_answers_in_either_case_and_a_text_never(line: str, hazards: int) -> None:

@@ -123,7 +123,7 @@ def test_what_is_no_python_has_file_line_and_column(
         pytest.param(["rules", "DDP777"], "DDP777: no such rule", id="no such page"),
         pytest.param(["rules", "DDP6255"], "(did you mean DDP625?)", id="nearly a page"),
         pytest.param(
-            [*CONVERT, "train.py", "--select", "DP502"], "(did you mean DDP502?)", id="nearly a rule"
+            [*CONVERT, "train.py", "--select", "DP501"], "(did you mean DDP501?)", id="nearly a rule"
         ),
         pytest.param(["new", "first.py"], "first.py: a folder with several files is made", id="no folder"),
         pytest.param(["chekc"], "No such command 'chekc' (did you mean check?)", id="nearly a command"),

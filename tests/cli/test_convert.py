@@ -136,7 +136,7 @@ class TestWriting:
         result = convert(script)
 
         assert result.exit_code == 1
-        assert f"{script}:4:8: breakpoint() waits for a person (DDP904)" in result.stdout
+        assert f"{script}:4:8: breakpoint() waits for a person (DDP906)" in result.stdout
         assert (script.parent / "train_ddp.py").exists()
 
     def test_a_script_whose_wrap_is_not_converted_is_not_written(self, script: Path) -> None:
@@ -183,7 +183,7 @@ class TestLooking:
         assert document["changed"] is True
         assert {edit["code"] for edit in document["edits"]} == {"DDP101", "DDP201"}
         assert [(one["code"], one["line"], one["column"]) for one in document["hazards"]] == [
-            ("DDP904", 4, 8)
+            ("DDP906", 4, 8)
         ]
         assert document["hazards"][0]["advice"]
         assert {one["why"] for one in document["hazards"]} == {"debugger"}

@@ -119,7 +119,7 @@ def file_is_sound(file: FileConversion, conversion: Conversion) -> None:
     assert file.plan is not None
     anywhere = range(1, file.before.text.count("\n") + file.before.text.count("\r") + 2)  # lines may begin
     assert keeps_other_lines(file.before.text, touched_lines(file.plan), file.after, anywhere)
-    assert conversion.launch
+    assert conversion.launch_of()
 
 
 def compiles(data: bytes) -> bool:

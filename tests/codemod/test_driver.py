@@ -32,7 +32,7 @@ from tests.codemod.programs import WRAP, converted, said
 def test_the_launch_line_has_as_many_ranks_as_devices(text: str, world: int | None) -> None:
     conversion = converted(f"import torch\n{text}\n")
     assert conversion.world == world
-    assert f"--nproc-per-node {world or 'gpu'} " in conversion.launch
+    assert f"--nproc-per-node {world or 'gpu'} " in conversion.launch_of()
 
 
 def test_device_ids_that_cannot_be_read_are_noted() -> None:
@@ -80,7 +80,7 @@ def test_a_wrap_for_one_device_is_a_plain_call(ids: str) -> None:
 )
 def test_orders_of_sets_ask_for_a_hash_seed(line: str, differs: bool) -> None:
     conversion = converted(f"{WRAP}{line}\n")
-    assert conversion.launch.startswith("PYTHONHASHSEED=0 torchrun") is differs
+    assert conversion.launch_of().startswith("PYTHONHASHSEED=0 torchrun") is differs
     assert ("have_one_hash_seed()" in conversion.after) is differs
 
 
@@ -114,7 +114,7 @@ def test_visible_devices_that_come_too_late_go_into_the_launch_line(before: str)
     """
     found = converted(text)
     assert said(found) == ["note DDP101:6"]
-    assert found.launch.startswith("CUDA_VISIBLE_DEVICES=0,1 torchrun --standalone --nproc-per-node 2 ")
+    assert found.launch_of().startswith("CUDA_VISIBLE_DEVICES=0,1 torchrun --standalone --nproc-per-node 2 ")
     assert found.after.index("init_distributed()") < found.after.index("CUDA_VISIBLE")
 
 
@@ -145,7 +145,7 @@ def test_a_converted_script_is_converted_no_further_but_for_what_is_new(place: H
 
 def test_rules_are_chosen_by_their_codes() -> None:
     text = f"{WRAP}torch.save(net, 'a')\nx = x.cuda(0)\n"
-    assert "torch.save(net, 'a')" in converted(text, ignore=("DDP502",)).after
+    assert "torch.save(net, 'a')" in converted(text, ignore=("DDP501",)).after
     chosen = converted(text, select=("DDP1", "DDP2")).after
     assert "torch.save(net, 'a')" in chosen
     assert "x = x.cuda()" in chosen
@@ -162,10 +162,10 @@ def test_a_module_that_an_older_version_converted_is_refused() -> None:
 
 
 def test_comments_answer_hazards_and_are_noted_where_there_is_none() -> None:
-    comment = "# dp2ddp: accept[DDP904] on one rank only"
+    comment = "# dp2ddp: accept[DDP906] on one rank only"
     found = converted(f"{WRAP}breakpoint()  {comment}\n")
     assert (len(found.accepted), said(found)) == (1, [])
-    assert said(converted(f"{WRAP}print()  {comment}\n")) == ["note DDP904:3"]
+    assert said(converted(f"{WRAP}print()  {comment}\n")) == ["note DDP906:3"]
 
 
 def test_a_hazard_of_another_file_is_answered_by_its_name() -> None:
@@ -192,7 +192,7 @@ def test_nothing_lets_ranks_wait_in_a_forward() -> None:
             return x
     net = torch.nn.DataParallel(Net())
     """
-    assert said(converted(text)) == ["hazard DDP502:4"]
+    assert said(converted(text)) == ["hazard DDP501:4"]
     assert (
         said(
             converted(
@@ -205,7 +205,7 @@ def test_nothing_lets_ranks_wait_in_a_forward() -> None:
 
 def test_a_report_says_what_was_changed_where() -> None:
     text = conversion_text(converted(f"{WRAP}torch.save(net, 'a')\n"), "train_ddp.py")
-    assert "\n  line 3:  rank 0 saves, once for all ranks (DDP502)\n" in text
+    assert "\n  line 3:  rank 0 saves, once for all ranks (DDP501)\n" in text
     assert "\n  helpers: ddp_helpers.py beside it, " in text
 
 
@@ -214,7 +214,7 @@ def test_check_says_what_stands_in_the_way(tmp_path: Path, monkeypatch: pytest.M
     script.write_text(f"{WRAP}breakpoint()\n")
     answer = check_project(str(script), read_project(str(script)))
     assert [(each.code, each.line, each.level) for each in answer.problems] == [
-        ("DDP904", 3, Level.ERROR),
+        ("DDP906", 3, Level.ERROR),
         ("DDP201", 2, Level.NOTE),
     ]
     assert answer.problems[1].advice.endswith("2 edits in 1 file, 1 hazard to answer")

@@ -146,7 +146,6 @@ DONE_ONCE = {
     ],
     "import numpy as np\nrng = np.random.default_rng()\n": ["rng = ask_rank0(np.random.default_rng)"],
     "import random\nr = random.Random(None)\n": ["r = ask_rank0(random.Random, None)"],
-    "torch.seed()\n": ["share_streams(torch.seed)"],
     "import random\nrandom.seed(args.seed)\n": ["share_streams(random.seed, args.seed)"],
     "import sqlite3\nbase = sqlite3.connect(path)\nbase.execute('insert into a values (1)')\nbase.commit()\n": [
         "base = make_on_rank0(sqlite3.connect, path)"

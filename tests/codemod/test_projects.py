@@ -70,7 +70,7 @@ def test_where_nothing_is_found_what_was_not_read_is_named(
     assert found.missing == ("trainer_of_somebody",)
     assert [line.partition(":")[0] for line in found.unread] == ["pytest"]
     script.write_text("import importlib, os\nimportlib.import_module(os.environ['MODEL']).train()\n")
-    assert said(convert(read_project(script))) == ["note DDP912:2"]
+    assert said(convert(read_project(script))) == ["note DDP902:2"]
 
 
 def test_a_function_that_no_command_starts_runs_nothing(project: Path) -> None:

@@ -78,9 +78,9 @@ HAZARD = "def look():\n    breakpoint()\n"
 
 
 def test_a_hazard_that_nothing_reaches_is_a_note() -> None:
-    assert said(converted(f"{WRAP}{HAZARD}look()\n")) == ["hazard DDP904:4"]
+    assert said(converted(f"{WRAP}{HAZARD}look()\n")) == ["hazard DDP906:4"]
     found = converted(f"{WRAP}{HAZARD}")
-    assert said(found) == ["note DDP904:4"]
+    assert said(found) == ["note DDP906:4"]
     assert found.changed
 
 

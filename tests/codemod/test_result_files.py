@@ -6,7 +6,6 @@ import ast
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from dp2ddp.api import convert, write_conversion
 from dp2ddp.codemod.conversion import Conversion
 from dp2ddp.errors import Dp2DdpError, SourceError
 from dp2ddp.source.helper_module import OPENING
-from dp2ddp.source.writing import alone_in
 from tests.ipynb import notebook
 
 SCRIPT = "import torch\n\nnet = torch.nn.DataParallel(torch.nn.Linear(2, 2))\n"
@@ -135,33 +133,7 @@ class TestOwnFiles:
 
 
 class TestAtOnce:
-    """Two conversions in one folder, each read before the other is written."""
-
-    @pytest.mark.parametrize("there", [False, True])
-    def test_the_helpers_hold_what_both_need(self, folder: Path, there: bool) -> None:
-        if there:
-            (folder / "c.py").write_text(SCRIPT)
-            written(convert("c.py"))
-        one, other = convert("a.py"), convert("b.py")
-
-        written(one)
-        remarks = written(other)
-
-        assert not lacking(folder / "a_ddp.py") | lacking(folder / "b_ddp.py")
-        assert any("ddp_helpers.py: was written meanwhile; what it holds stays" in line for line in remarks)
-
-    def test_one_waits_for_the_other(self, folder: Path) -> None:
-        one, other = convert("a.py"), convert("b.py")
-        assert one.helpers
-        thread = threading.Thread(target=written, args=(other,))
-        with alone_in(folder):
-            thread.start()
-            thread.join(0.3)
-            assert thread.is_alive()
-            (folder / "ddp_helpers.py").write_bytes(one.helpers.data)
-        thread.join()
-        (folder / "a_ddp.py").write_bytes(one.entry.data)
-        assert not lacking(folder / "a_ddp.py") | lacking(folder / "b_ddp.py")
+    """Whoever writes in the folder between reading and writing is not overwritten."""
 
     def test_many_processes(self, folder: Path) -> None:
         for number in range(4):
@@ -176,34 +148,16 @@ class TestAtOnce:
             assert process.returncode == 0
         assert not set().union(*(lacking(folder / f"s{number}_ddp.py") for number in range(4)))
 
+    @pytest.mark.parametrize("text", ["mine = 1\n", "def mine(:\n", f'{OPENING} (edition 1)"""\n'])
     @pytest.mark.parametrize("in_place", [False, True])
-    def test_an_edit_of_the_helpers_owner_stays(self, folder: Path, in_place: bool) -> None:
-        written(convert("b.py"))
+    def test_helpers_that_somebody_writes_stop_everything(
+        self, folder: Path, text: str, in_place: bool
+    ) -> None:
         conversion = convert("a.py")
-        path = folder / "ddp_helpers.py"
-        path.write_text(path.read_text() + "\n\ndef mine():\n    return 1\n")
-
-        written(conversion, in_place=in_place, force=in_place)
-
-        assert "def mine():\n    return 1\n" in path.read_text()
-        assert not lacking(folder / ("a.py" if in_place else "a_ddp.py"))
-
-    def test_helpers_that_their_owner_broke_meanwhile_stop_everything(self, folder: Path) -> None:
-        written(convert("b.py"))
-        conversion = convert("a.py")
-        path = folder / "ddp_helpers.py"
-        path.write_text(path.read_text() + "def mine(:\n")
+        (folder / "ddp_helpers.py").write_text(text)
         before = texts(folder)
-        with pytest.raises(SourceError, match=r"ddp_helpers\.py"):
-            written(conversion)
-        assert texts(folder) == before
-
-    def test_a_module_of_that_name_that_appears_meanwhile_stops_everything(self, folder: Path) -> None:
-        conversion = convert("a.py")
-        (folder / "ddp_helpers.py").write_text("mine = 1\n")
-        before = texts(folder)
-        with pytest.raises(Dp2DdpError, match="the helpers of the conversion need this name"):
-            written(conversion)
+        with pytest.raises(SourceError, match=r"ddp_helpers\.py: was made while dp2ddp read it; nothing"):
+            written(conversion, in_place=in_place, force=in_place)
         assert texts(folder) == before
 
     def test_an_edit_of_the_script_in_place_stops_everything(self, folder: Path) -> None:

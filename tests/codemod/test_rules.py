@@ -10,9 +10,9 @@ from pathlib import Path
 import libcst
 import pytest
 
-from dp2ddp.codemod.document import pages_of_rules, rule_page, rule_text
 from dp2ddp.codemod.looks.wrapper import Choice
-from dp2ddp.codemod.plans.plan import FilePlan, plan_file
+from dp2ddp.codemod.plans.plan import plan_file
+from dp2ddp.codemod.plans.planned import Plan
 from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import (
     Example,
@@ -31,7 +31,6 @@ from dp2ddp.codemod.rule import (
 )
 from dp2ddp.codemod.writing.apply import edit_text
 from dp2ddp.errors import OptionError
-from dp2ddp.review.check_rule import check_rules
 from dp2ddp.styles import EXACT
 from tests.codemod.nodes import nodes_of, spelled
 from tests.codemod.programs import module
@@ -55,18 +54,18 @@ EXAMPLES = [
 ]
 
 
-def plan_of(text: str, *rules: Rule) -> FilePlan:
+def plan_of(text: str, *rules: Rule) -> Plan:
     return plan_file(module(text), rules, ())
 
 
-def rewritten(plan: FilePlan) -> str:
-    return edit_text(plan.module, plan.edits) if plan.edits else plan.module.source.text
+def rewritten(plan: Plan) -> str:
+    return edit_text(plan.module, plan.text_edits) if plan.edits else plan.module.source.text
 
 
 @pytest.mark.parametrize(("rule", "example"), EXAMPLES)
 def test_an_example_holds(rule: Rule, example: Example) -> None:
     found = plan_of(code_of(example.before), rule)
-    hazards, notes = found.plan.hazards, found.plan.notes
+    hazards, notes = found.hazards, found.notes
     match example:
         case Rewrites():
             assert rewritten(found) == code_of(example.after)
@@ -93,7 +92,7 @@ class TestEveryRule:
         found: set[tuple[str, str]] = set()
         for example in all_examples(rule):
             planned = plan_of(code_of(example.before), rule)
-            found |= set(nodes_of(planned.module, planned.plan))
+            found |= set(nodes_of(planned.module, planned))
         edited, flagged = ({name for kind, name in found if kind == which} for which in ("edit", "flag"))
 
         assert list(rule.nodes) == sorted(spelled(edited or flagged))
@@ -108,15 +107,6 @@ class TestEveryRule:
         words = rule.name.replace("-", "_")
 
         assert type(rule).__module__.rpartition(".")[2] == f"{rule.code.lower()}_{words}"
-
-
-@pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.code)
-class TestPages:
-    def test_its_page_links_every_document_that_its_text_names(self, rule: Rule) -> None:
-        named = re.findall(r"(?<!\w)docs/([\w/-]+\.md(?:#[\w-]+)?)", rule.page())
-
-        assert re.findall(r"\[docs/[^]]+\]\(\.\./([^)]+)\)", rule_page(rule)) == named
-        assert "](" not in rule_text(rule).partition("## Examples")[0]
 
 
 def test_codes_are_unique() -> None:
@@ -156,7 +146,7 @@ def test_a_comment_silences_a_rule_on_its_line() -> None:
     text = f'{wrap}os.mkdir("a")  # dp2ddp: ignore[DDP503]\nos.mkdir("b")\n'
     planned = plan_of(text, *pick_rules(RULES, ("DDP503",), ()))
 
-    assert [edit.line for edit in planned.plan.edits] == [5]
+    assert [edit.line for edit in planned.edits] == [5]
 
 
 def test_families_pick_rules() -> None:
@@ -167,14 +157,3 @@ def test_families_pick_rules() -> None:
 def test_an_unknown_code_is_an_error() -> None:
     with pytest.raises(OptionError, match="DDP777: no such rule"):
         pick_rules(RULES, ("DDP777",), ())
-
-
-def test_each_rule_has_a_page_and_a_line_in_the_list() -> None:
-    rules = (*all_rules(), *check_rules())
-    pages = pages_of_rules(rules)
-    index = pages.pop("README.md")
-
-    assert pages == {f"{rule.code}.md": rule_page(rule) for rule in rules}
-    assert re.findall(r"^- \[(\w+) [\w-]+\]\(\1\.md\): ", index, re.MULTILINE) == sorted(
-        rule.code for rule in rules
-    )

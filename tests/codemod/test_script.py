@@ -96,7 +96,7 @@ def test_what_is_looked_for_as_a_wrap_is_one_in_the_table() -> None:
     assert [row and row.does for row in rows] == [Does.WRAP] * len(WRAPS)
 
 
-@pytest.mark.parametrize(("maker", "says"), [("nn.MSELoss()", ["hazard DDP903:4"]), ("nets.make()", [])])
+@pytest.mark.parametrize(("maker", "says"), [("nn.MSELoss()", ["hazard DDP201:4"]), ("nets.make()", [])])
 def test_what_a_loss_of_the_script_gives_is_no_model(maker: str, says: list[str]) -> None:
     text = f"import nets\nfrom torch import nn\nmade = {maker}\nnet = nn.DataParallel(made(x, y))\n"
     assert said(with_imported_helpers(text)) == says

@@ -41,7 +41,7 @@ net = wrapped(torch.nn.Linear(3, 2)).cuda()
 text = '''
 {EVIL}'''; breakpoint()
 answer = breakpoint()
-breakpoint()  # dp2ddp: accept[DDP904] never reached
+breakpoint()  # dp2ddp: accept[DDP906] never reached
 torch.save(net.state_dict(), "{EVIL[:8]}")
 """
 ZOO = f"import torch\n\ndef wrapped(net):\n    '''{EVIL}'''\n    return torch.nn.DataParallel(net)\n"
@@ -55,7 +55,7 @@ def report(name: str, written: str | None = "train_ddp.py") -> ConversionReport:
     project = Project(SourceFile(Path("train.py"), script), modules, missing=missing)
     options = Options(
         style="idiomatic" if name == "idiomatic" else "exact",
-        accept=(accept_option("DDP904:8 a person | looks"),) if name == "hazards" else (),
+        accept=(accept_option("DDP906:8 a person | looks"),) if name == "hazards" else (),
     )
     conversion = convert(project, options)
     made = conversion_report(conversion, written if conversion.changed else None)

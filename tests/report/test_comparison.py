@@ -268,9 +268,9 @@ def test_what_virtual_devices_leave_out_is_told_in_each_form_of_the_report() -> 
 
 
 def test_answered_hazards_stand_in_every_form() -> None:
-    answered = replace(report(SAME), accepted=({"text": "train.py:5:1: asks (DDP904), by --accept"},))
+    answered = replace(report(SAME), accepted=({"text": "train.py:5:1: asks (DDP906), by --accept"},))
     for text in (report_text(answered), markdown(answered), page(answered)):
-        assert "asks (DDP904), by --accept" in text
+        assert "asks (DDP906), by --accept" in text
         assert "may come from it" not in text
     differs = replace(answered, verdicts=(replace(SAME, float64=PARTED),))
     assert "by --accept: what differs may come from it" in report_text(differs)

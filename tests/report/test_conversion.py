@@ -55,7 +55,7 @@ def test_an_ordinary_script_takes_ten_lines() -> None:
 def test_a_hazard_has_a_place_and_an_advice() -> None:
     lines = report(converted(SCRIPT))
 
-    place = lines.index("hazard  <stdin>:5:8: breakpoint() waits for a person (DDP904)")
+    place = lines.index("hazard  <stdin>:5:8: breakpoint() waits for a person (DDP906)")
     assert lines[place + 1] == "        take it out"
 
 

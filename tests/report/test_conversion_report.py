@@ -51,8 +51,8 @@ def test_an_open_hazard_has_its_place_and_what_to_do_and_nothing_is_started(form
     assert "breakpoint() waits for a person" in text
     assert "train.py:7:" in text
     assert "take it out" in text
-    assert "# dp2ddp: accept[DDP904] why" in text
-    assert "--accept DDP904:7" in text
+    assert "# dp2ddp: accept[DDP906] why" in text
+    assert "--accept DDP906:7" in text
     assert "torchrun" not in text.partition('<script type="application/json"')[0]
     assert "by --accept: a person" in text
     assert "by a comment: never reached" in text

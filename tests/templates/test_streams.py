@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from dp2ddp.templates.streams import ReplicaStream, seed_all_streams
+from dp2ddp.templates.streams import ReplicaStream, seed_all_devices
 
 
 def test_a_forked_worker_that_seeds_asks_no_device(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -18,6 +18,7 @@ def test_a_forked_worker_that_seeds_asks_no_device(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(ReplicaStream, "state", None)
     ReplicaStream.follow_seeds()
     with torch.random.fork_rng([]):
-        seed_all_streams(torch.manual_seed, 3)
-    assert seeds == [3]
+        torch.manual_seed(3)
+    seed_all_devices(4)
+    assert seeds == [3, 4]
     assert torch.equal(ReplicaStream.state, torch.zeros(1))

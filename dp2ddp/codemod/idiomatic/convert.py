@@ -6,15 +6,16 @@ a person must decide, and the report lists what is no longer the same.
 
 from functools import lru_cache
 
-from dp2ddp.codemod.conversion import Conversion, FileConversion, Options
+from dp2ddp.codemod.conversion import Conversion, FileConversion, Options, untouched
 from dp2ddp.codemod.idiomatic.ddp710_idiomatic_differences import find_differences, find_kept
 from dp2ddp.codemod.idiomatic.new_names import make_header
-from dp2ddp.codemod.launch import launch_line
+from dp2ddp.codemod.launch import job_of
 from dp2ddp.codemod.looks.hidden_wraps import hidden_wraps
 from dp2ddp.codemod.looks.ours import of_the_user
 from dp2ddp.codemod.looks.wraps import find_wraps, largest_count
 from dp2ddp.codemod.plans.checks import check_result
-from dp2ddp.codemod.plans.plan import FilePlan, plan_file
+from dp2ddp.codemod.plans.plan import plan_file
+from dp2ddp.codemod.plans.planned import Plan
 from dp2ddp.codemod.reading import read_program
 from dp2ddp.codemod.rule import Rule, pick_rules, rules_in
 from dp2ddp.codemod.rules.ddp104_async_argument import AsyncArgument
@@ -33,23 +34,22 @@ def convert_idiomatic(project: Project, options: Options) -> Conversion:
     program = read_program(project)
     wraps = find_wraps(program)
     if not wraps and not hidden_wraps(program):
-        return Conversion(FileConversion(project.entry, project.entry.text), style=IDIOMATIC)
+        return untouched(project, IDIOMATIC)
     rules = pick_rules(all_rules() if wraps else OF_LIBRARIES, options.select, options.ignore)
     plans = [plan_file(module, rules, options.accept) for module in of_the_user(program)]
-    refused = any(each.plan.hazards for each in plans)
+    refused = any(each.hazards for each in plans)
     files = [
-        FileConversion(each.module.source, each.module.source.text if refused else edited(each), each.plan)
+        FileConversion(each.module.source, each.module.source.text if refused else edited(each), each)
         for each in plans
     ]
-    keeps_name = bool(project.entry_names)
+    is_project = bool(project.entry_names) or any(file.changed for file in files[1:])
     return Conversion(
+        program.project,
         files[0],
+        job_of(program, None, is_project),
         tuple(file for file in files[1:] if file.changed or file.plan and file.plan.hazards),
-        None,
-        keeps_name,
         style=IDIOMATIC,
         world=largest_count(wraps),
-        launch=launch_line(program, None, keeps_name or any(file.changed for file in files[1:])),
         differences=find_differences(program),
         kept=tuple(find_kept(program)),
         unread=program.project.unread,
@@ -62,11 +62,11 @@ def all_rules() -> tuple[Rule, ...]:
     return (AsyncArgument(), *rules_in(__package__, Rule), NotebookOnly())
 
 
-def edited(each: FilePlan) -> str:
+def edited(each: Plan) -> str:
     """The new text of a file."""
     header = make_header(each)
     if not each.edits and not header:
         return each.module.source.text
-    text = edit_text(each.module, each.edits, header)
-    check_result(each.module, each.plan, text)
+    text = edit_text(each.module, each.text_edits, header)
+    check_result(each, text)
     return text

@@ -41,7 +41,7 @@ from dp2ddp.codemod.model.nodes import defaults, functions_of, inside, last_name
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Rule, Untouched, diff
-from dp2ddp.codemod.rules.ddp102_device_index import DeviceIndexed
+from dp2ddp.codemod.rules.ddp102_device_index import by_number
 
 # The parts of DataParallel as functions, and where each takes devices: a list of them; `gather` one.
 BY_HAND = {
@@ -259,7 +259,7 @@ def _chooses(forward: ast.FunctionDef) -> bool:
 
 
 def _devices(module: Module) -> Iterator[Finding]:
-    for finding in DeviceIndexed().look(module):
+    for finding in by_number(module):
         if isinstance(finding, Hazard):
             yield remark(module, finding.node, OTHER_GPU)
         elif isinstance(finding, Edit) and finding.helpers:

@@ -33,12 +33,11 @@ from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.rule import Rule, Untouched, diff
 from dp2ddp.codemod.rules.ddp301_download import Download
 from dp2ddp.codemod.rules.ddp501_file_open import FileOpen
-from dp2ddp.codemod.rules.ddp502_torch_save import TorchSave
 from dp2ddp.codemod.rules.ddp503_file_system import FileSystem
 from dp2ddp.codemod.rules.ddp504_tracker import Tracker
 
 # The exact style's rules find what acts outside; its helpers say in what way.
-RULES = (Tracker(), FileSystem(), TorchSave(), FileOpen(), Download())
+RULES = (Tracker(), FileSystem(), FileOpen(), Download())
 DOWNLOADS = "rank0_first"
 OPENS = ("open_on_rank0", "open_by_on_rank0", "open_path_on_rank0")
 WRITES = ("run_on_rank0", "write_on_rank0", "save_on_rank0", "ask_rank0", "hold_on_rank0")

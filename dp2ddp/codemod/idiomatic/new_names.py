@@ -11,7 +11,7 @@ from dp2ddp.codemod.helpers import import_texts
 from dp2ddp.codemod.lift import ImportLine, import_lines
 from dp2ddp.codemod.looks.start import join_of, last_import
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.plans.plan import FilePlan
+from dp2ddp.codemod.plans.planned import Plan
 
 # What new code may need, by its usual name, and the imports that bring it.
 IMPORTS = {
@@ -73,10 +73,10 @@ def words_of(module: Module) -> NewNames:
     return NewNames(module)
 
 
-def make_header(each: FilePlan) -> Header | None:
+def make_header(each: Plan) -> Header | None:
     """The imports that new code asks for by its names, and the function that it calls; behind the imports there."""
     words = words_of(each.module)
-    text = " ".join(re.sub("#.*", "", new_code([edit])) for edit in each.edits)
+    text = " ".join(re.sub("#.*", "", new_code([edit])) for edit in each.text_edits)
     function = words.code(AVERAGE) if "average_gradients(" in text else ""
     lines = []
     for word, line in IMPORTS.items():

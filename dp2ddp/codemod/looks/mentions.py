@@ -7,6 +7,7 @@ from dp2ddp.codemod.edits import Finding
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.looks.uses import loads
 from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import rename
 from dp2ddp.source.helper_module import NAME as HELPERS
 
@@ -30,7 +31,7 @@ def _is_rebased(module: Module, node: ast.expr) -> bool:
     return (module.name(called) or "").endswith(".rebase")
 
 
-def replaced(module: Module, helpers: Mapping[str, str], because: str) -> Iterator[Finding]:
+def replaced(module: Module, helpers: Mapping[str, str], because: str | Reason) -> Iterator[Finding]:
     """Wherever one of these is named, its helper takes its place."""
     return (rename(node, helpers[name], because) for node, name in mentions(module, helpers))
 

@@ -181,26 +181,14 @@ def stale_comments(
 
     `ran`: the codes of the rules that looked at the file.
     """
-    if not any(comment.word == "accept" for comment in comments):
+    accepting = [comment for comment in comments if comment.word == "accept"]
+    if not accepting:
         return
     known = {rule.code for rule in all_rules()}  # of all styles: asked only where somebody names a code
-    used = {
-        (comment, hazard.code)
-        for hazard in hazards
-        if isinstance(hazard.finding, Hazard)
-        and (comment := comments.accepting(hazard.code, hazard.finding.node)) is not None
-    }
-    for comment in comments:
+    used = {(comments.accepting(hazard.code, hazard.finding.node), hazard.code) for hazard in hazards}
+    for comment in accepting:
         for code in comment.codes or ("",):
-            if (
-                comment.word == "accept"
-                and (comment, code) not in used
-                and (code in ran or code not in known)
-            ):
-                yield _stale_note(file, comment, code, known)
-
-
-def _stale_note(file: Module, comment: Comment, code: str, known: Set[str]) -> Planned:
-    note = Note(file.tree, NO_HAZARD if code in known else NO_RULE.of(code=code or "it"))
-    place = file.source.place(comment.line)
-    return Planned(code or "accept", comment.line, comment.column, note, place, local_file(file))
+            if (comment, code) not in used and (code in ran or code not in known):
+                note = Note(file.tree, NO_HAZARD if code in known else NO_RULE.of(code=code or "it"))
+                place = file.source.place(comment.line)
+                yield Planned(code or "accept", comment.line, comment.column, note, place, local_file(file))

@@ -11,23 +11,23 @@ from dp2ddp.errors import ConversionError
 from dp2ddp.source.parsing import LINE_END, is_python
 
 
-def check_result(file: Module, plan: Plan, after: str) -> None:
+def check_result(plan: Plan, after: str) -> None:
     """Our own promises, kept in production and not only in tests."""
-    name = file.source.name
+    source = plan.module.source
     if not is_python(after):
         raise ConversionError(
-            f"{name}: the result would not be Python; nothing was written. Please report this script"
+            f"{source.name}: the result would not be Python; nothing was written. Please report this script"
         )
-    if not keeps_other_lines(file.source.text, touched_lines(plan), after, moved_lines(file, plan)):
+    if not keeps_other_lines(source.text, touched_lines(plan), after, moved_lines(plan)):
         raise ConversionError(
-            f"{name}: a line would change that no rule asked for. Please report this script"
+            f"{source.name}: a line would change that no rule asked for. Please report this script"
         )
 
 
 def touched_lines(plan: Plan) -> set[int]:
     """The lines that edits may change, counted from 1."""
     touched: set[int] = set()
-    for edit in plan.text_edits():
+    for edit in plan.text_edits:
         first, _, last, _ = bounds(edit.node)
         if isinstance(edit, DropArgument):  # the brackets that close behind it
             first, last = bounds(edit.call.func)[2], bounds(edit.call)[2]
@@ -37,14 +37,14 @@ def touched_lines(plan: Plan) -> set[int]:
     return touched
 
 
-def moved_lines(file: Module, plan: Plan) -> set[int]:
+def moved_lines(plan: Plan) -> set[int]:
     """The lines that may begin elsewhere: those of a statement, or of the head of a block, with an edit in it."""
     moved: set[int] = set()
-    for edit in plan.text_edits():
-        statement = file.statement(edit.node)
+    for edit in plan.text_edits:
+        statement = plan.module.statement(edit.node)
         first, _, last, _ = bounds(statement)
         body = getattr(statement, "body", None)
-        if body and _begins_its_line(file, body[0]):
+        if body and _begins_its_line(plan.module, body[0]):
             last = bounds(body[0])[0] - 1
         moved.update(range(first + 1, last + 1))
     return moved

@@ -2,15 +2,14 @@
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from dp2ddp.codemod.edits import CODE, Edit, Finding, Gone, Hazard, Note, PassTo, TextEdit, gone_with
+from dp2ddp.codemod.edits import CODE, Edit, Finding, Hazard, Note, PassTo, gone_with
 from dp2ddp.codemod.looks.hidden_wraps import left_to_script
 from dp2ddp.codemod.looks.ours import is_brought
 from dp2ddp.codemod.looks.own_mode import OwnMode
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.model.positions import Positions
 from dp2ddp.codemod.plans.acceptance import AcceptOption, Comments, answered, stale_comments
 from dp2ddp.codemod.plans.planned import Plan, Planned, place
 from dp2ddp.codemod.reasons import Reason
@@ -22,21 +21,7 @@ IN_TEXT = Reason(
 )
 
 
-@dataclass(frozen=True)
-class FilePlan:
-    """The changes of a file, the helpers that they need, and what its owner must answer or should know."""
-
-    module: Module
-    plan: Plan
-    helpers: frozenset[str]
-    renamed: Mapping[str, str]  # helpers whose names the file uses for something else
-
-    @property
-    def edits(self) -> list[TextEdit]:
-        return self.plan.text_edits()
-
-
-def plan_file(module: Module, rules: Sequence[Rule], accept: Sequence[AcceptOption]) -> FilePlan:
+def plan_file(module: Module, rules: Sequence[Rule], accept: Sequence[AcceptOption]) -> Plan:
     """Look at a file by all rules."""
     comments, entry = Comments(module), module.program.entry
     edits: list[Planned] = []
@@ -50,22 +35,24 @@ def plan_file(module: Module, rules: Sequence[Rule], accept: Sequence[AcceptOpti
         else:
             answers.append(answered(planned, comments, accept, entry.source.name))
     edits = _without_lost(module, edits)
-    helpers = frozenset(name for each in edits for name in each.helpers)
+    helpers = {name for each in edits for name in each.helpers}
     renamed = {name: new for name in helpers if (new := _free_name(module, name)) != name}
     hazards = [each for each in answers if isinstance(each.finding, Hazard)]
-    stale = stale_comments(module, comments, hazards, {rule.code for rule in rules})
-    ordered = sorted([*(_with_names(each, renamed) for each in edits), *answers, *stale], key=place_of)
-    plan = Plan(
-        edits=tuple(each for each in ordered if isinstance(each.finding, Edit)),
-        hazards=tuple(each for each in ordered if isinstance(each.finding, Hazard) and not each.acceptance),
-        accepted=tuple(each for each in ordered if each.acceptance),
-        notes=tuple(each for each in ordered if isinstance(each.finding, Note)),
+    notes = [each for each in answers if isinstance(each.finding, Note)]
+    notes += stale_comments(module, comments, hazards, {rule.code for rule in rules})
+    return Plan(
+        module,
+        edits=in_order(_with_names(each, renamed) for each in edits),
+        hazards=in_order(each for each in hazards if not each.acceptance),
+        accepted=in_order(each for each in hazards if each.acceptance),
+        notes=in_order(notes),
+        renamed=renamed,
     )
-    return FilePlan(module, plan, helpers, renamed)
 
 
-def place_of(planned: Planned) -> tuple[int, int, str]:
-    return planned.line, planned.column, planned.code
+def in_order(planned: Iterable[Planned]) -> tuple[Planned, ...]:
+    """As they stand in the text."""
+    return tuple(sorted(planned, key=lambda each: (each.line, each.column, each.code)))
 
 
 def _found_by(rules: Sequence[Rule], module: Module) -> Iterator[tuple[str, Finding]]:
@@ -105,14 +92,10 @@ def _if_present(module: Module, finding: Finding) -> Finding:
 def _without_lost(module: Module, edits: Sequence[Planned]) -> list[Planned]:
     """Without edits of text that another edit takes away."""
     positions = module.positions
-    gone = [(each, text) for each in edits if (text := gone_with(each.finding, positions))]
-    return [each for each in edits if not _is_lost(positions, each, gone)]
-
-
-def _is_lost(positions: Positions, planned: Planned, gone: Sequence[tuple[Planned, Gone]]) -> bool:
-    """Whether an edit would change text that another edit takes away; it has nothing left to do then."""
-    own = positions.span(planned.finding.node)
-    return any(other is not planned and text.span != own and text.holds(own) for other, text in gone)
+    gone = [text for each in edits if (text := gone_with(each.finding, positions))]
+    spans = [positions.span(each.finding.node) for each in edits]
+    lost = [any(text.span != own and text.holds(own) for text in gone) for own in spans]
+    return [each for each, is_lost in zip(edits, lost, strict=True) if not is_lost]
 
 
 def _free_name(module: Module, helper: str) -> str:

@@ -1,6 +1,6 @@
-"""What rules have found, with its place: data."""
+"""What rules have found, with its place; and the plan of a file: data."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from dp2ddp.codemod.edits import Edit, Finding, TextEdit
@@ -57,20 +57,31 @@ def listed(edits: Iterable[Planned]) -> list[Planned]:
 
 @dataclass(frozen=True)
 class Plan:
-    """What will change, what stands in the way, and how it will run."""
+    """What will change in a file, what stands in the way, and what its owner should know."""
 
+    module: Module
     edits: tuple[Planned, ...]
     hazards: tuple[Planned, ...]  # open ones
     accepted: tuple[Planned, ...]  # hazards that a person has answered
     notes: tuple[Planned, ...]
+    renamed: Mapping[str, str]  # helpers whose names the file uses otherwise
 
     @property
     def wraps_converted(self) -> bool:
         """Whether anything of DataParallel itself is converted; without that the rest makes no sense."""
         return any(edit.code in WRAP_RULES for edit in self.edits)
 
+    @property
+    def says_something(self) -> bool:
+        return bool(self.hazards or self.accepted or self.notes)
+
+    @property
     def text_edits(self) -> list[TextEdit]:
         return [edit.finding for edit in self.edits if isinstance(edit.finding, Edit)]
+
+    @property
+    def helpers(self) -> frozenset[str]:
+        return frozenset(name for edit in self.edits for name in edit.helpers)
 
 
 def place(file: Module, code: str, finding: Finding) -> Planned:

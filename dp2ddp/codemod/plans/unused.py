@@ -10,8 +10,8 @@ from pathlib import Path
 from dp2ddp.codemod.edits import DropImport, TextEdit, gone_with, new_code
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.scopes import Binds
-from dp2ddp.codemod.plans.plan import FilePlan, place_of
-from dp2ddp.codemod.plans.planned import WRAP_RULE, place
+from dp2ddp.codemod.plans.plan import in_order
+from dp2ddp.codemod.plans.planned import WRAP_RULE, Plan, place
 
 # An owner's word that an import stays although the file itself does not use it.
 STAYS = re.compile(r"#.*(?:\bnoqa(?!\s*:)|\bnoqa\s*:.*F401|unused-import|dp2ddp:\s*ignore)", re.IGNORECASE)
@@ -19,11 +19,11 @@ STAYS = re.compile(r"#.*(?:\bnoqa(?!\s*:)|\bnoqa\s*:.*F401|unused-import|dp2ddp:
 Import = ast.Import | ast.ImportFrom
 
 
-def with_unused_imports(each: FilePlan) -> FilePlan:
+def with_unused_imports(plan: Plan) -> Plan:
     """The plan of a file, and edits that take out what the others leave unused."""
-    module, plan = each.module, each.plan
-    drops = [place(module, WRAP_RULE, drop) for drop in unused_imports(module, each.edits)]
-    return replace(each, plan=replace(plan, edits=tuple(sorted([*plan.edits, *drops], key=place_of))))
+    module = plan.module
+    drops = [place(module, WRAP_RULE, drop) for drop in unused_imports(module, plan.text_edits)]
+    return replace(plan, edits=in_order([*plan.edits, *drops]))
 
 
 def unused_imports(module: Module, edits: Sequence[TextEdit]) -> Iterator[DropImport]:

@@ -18,7 +18,9 @@
 
 Rank r computes chunk r of each batch, and all ranks get the outputs of the whole batch.
 
-Names are followed from file to file; what is found by a computed name is a hazard (DDP902).
+Names are followed from file to file; what is found by a computed name is a hazard (DDP902), and so is a wrap of what
+is certainly no model, but the result of a loss or a layer: on a CPU that goes unnoticed, on two devices DataParallel
+itself fails.
 
 docs/semantics.md#batch-size, docs/semantics.md#replicas.
 """
@@ -33,11 +35,11 @@ from dp2ddp.codemod.looks.filling import fillings
 from dp2ddp.codemod.looks.mentions import is_type_test, mentions
 from dp2ddp.codemod.looks.replicated import has_own_classes, is_own_class
 from dp2ddp.codemod.looks.wrapper import IN_TURNS, Choice, only_prints, parts_take_turns, wrapper
-from dp2ddp.codemod.looks.wraps import find_wraps
+from dp2ddp.codemod.looks.wraps import Wrap, find_wraps
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.reasons import Reason
-from dp2ddp.codemod.rule import Rule, Untouched, diff, notes, rebase, rename
+from dp2ddp.codemod.rule import Rule, Untouched, diff, flags, notes, rebase, rename
 
 _CHUNKS = "each rank computes its chunk, the loss sees the whole batch"
 _SUMS = f"{_CHUNKS}, gradients are summed over ranks"
@@ -52,6 +54,7 @@ ONE_OF_SEVERAL = Reason(
     "this DataParallel has one device, beside others with more",
     "take it away here if its `module.` is not needed, then convert again",
 )
+NO_MODEL = Reason("no-model", "what is wrapped here is not a model but the result of one", "wrap the model")
 
 
 class DataParallelWrap(Rule):
@@ -80,6 +83,12 @@ class DataParallelWrap(Rule):
             import torch
             net = torch.nn.DataParallel(net, device_ids=[0])
         """),
+        flags("""
+            # not a model
+            import torch
+            loss = torch.nn.functional.smooth_l1_loss(q, target)
+            loss = torch.nn.DataParallel(loss, device_ids=[0, 1])
+        """),
         Untouched("""
             import torch
             net = torch.nn.parallel.DistributedDataParallel(net)
@@ -94,6 +103,8 @@ class DataParallelWrap(Rule):
                 are_all = all(wrap.is_single for wrap in wraps.values())
                 yield Note(node, ONE_DEVICE) if are_all else Hazard(node, ONE_OF_SEVERAL)
                 continue
+            if node in wraps and _is_result(wraps[node]):
+                yield Hazard(node, NO_MODEL)
             choice = _choice(module, node, name, is_test)
             helper = choice.helper
             meaning = _of_turns(module.program) if choice in IN_TURNS else _MEANINGS.get(helper, _SUMS)
@@ -120,3 +131,20 @@ def _choice(module: Module, node: ast.expr, name: str, is_test: bool) -> Choice:
     if is_own_class(module, node):
         return Choice.OWN_PARTS_FILL if fills else Choice.OWN_PARTS
     return wrapper(module.program)
+
+
+def _is_result(wrap: Wrap) -> bool:
+    """Whether a tensor is wrapped in any case: every other value of its name is the result of a loss or layer."""
+    given, module = wrap.call.argument(0, "module") if wrap.call else None, wrap.module
+    made: list[ast.AST | None] = [given]
+    if wrap.call and isinstance(given, ast.Name):
+        made = [binding.node for binding in module.bindings(given) if binding.node is not wrap.call.node]
+    return bool(made) and all(isinstance(each, ast.Call) and _is_call_of_loss(module, each) for each in made)
+
+
+def _is_call_of_loss(module: Module, call: ast.Call) -> bool:
+    """`criterion(x, y)` where criterion is a module made in this script, or `F.cross_entropy(x, y)`."""
+    maker = module.value(call.func)
+    if isinstance(maker, ast.Call):
+        return (module.name(maker.func) or "").startswith("torch.nn.")
+    return (module.name(call.func) or "").startswith("torch.nn.functional.")

@@ -2,25 +2,41 @@
 
 `scatter`, `replicate`, `parallel_apply`, `gather`, `Broadcast.apply`, `Scatter.apply` and the functional
 `data_parallel` become functions of the same arguments and results, `..._on_ranks`; what runs replicas, `..._in_turns`
-where a forward or a hook of the program fills something that outlives it.
+where a forward or a hook of the program fills something that outlives it. Batch norm that is synchronised between the
+replicas of DataParallel (Synchronized-BatchNorm-PyTorch and its copies) stays as it is written: its class SyncMaster
+gets the decorator `@master_on_ranks`. A hazard where layers talk with each other in another way, and where a part of
+DataParallel is replaced in torch.
 
 They copy to devices of one process; a rank has one device. The script holds all chunks, all replicas and all
-outputs: every rank holds all of them, so the code around stays as it is written.
+outputs: every rank holds all of them, so the code around stays as it is written. Replicas that talk are threads there;
+as processes they would wait for ever.
 
 `parallel_apply` runs replica r on rank r alone, and gives all ranks the outputs of all. A replica that is called in
-another way raises on every other rank. In turns, a function that is no replica raises.
+another way raises on every other rank. In turns, a function that is no replica raises. Every rank gets the messages of
+all replicas to a SyncMaster, in their order, and calls the layer's own function of them: the formula (eps, biased or
+not, momentum) is the script's. Gradients go back the same way. A layer whose callback nobody calls is plain batch
+norm, and is left alone.
 
-torch/nn/parallel/*.py; docs/training.md#models.
+torch/nn/parallel/*.py; Synchronized-BatchNorm-PyTorch: batchnorm.py, comm.py, replicate.py; docs/training.md#models,
+docs/semantics.md#sync-batchnorm.
 """
 
+import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Finding
+from dp2ddp.codemod.edits import Decorate, Finding, Hazard
 from dp2ddp.codemod.looks.filling import fillings
 from dp2ddp.codemod.looks.mentions import replaced
-from dp2ddp.codemod.looks.replicated import has_callbacks
+from dp2ddp.codemod.looks.replicated import (
+    CALLBACK,
+    has_callbacks,
+    is_master,
+    replaced_in_torch,
+    talks_through_master,
+)
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Rule, Untouched, diff
+from dp2ddp.codemod.reasons import Reason
+from dp2ddp.codemod.rule import Rule, Untouched, diff, flags
 
 HELPERS = {
     "torch.nn.parallel.data_parallel": "data_parallel_on_ranks",
@@ -37,10 +53,20 @@ IN_TURNS = {
     "torch.nn.parallel.data_parallel": "data_parallel_in_turns",
     "torch.nn.parallel.parallel_apply": "parallel_apply_in_turns",
 }
+UNKNOWN = Reason(
+    "replicas-talk",
+    "the replicas of this layer talk with each other in a way that is not known here, and they are other processes now",
+    "use torch.nn.SyncBatchNorm, or the SyncMaster of Synchronized-BatchNorm-PyTorch as it is",
+)
+REPLACED = Reason(
+    "replaced-in-torch",
+    "{part} is replaced in torch itself, which the ranks do not ask",
+    "override it in a subclass of DataParallel, then convert again",
+)
 
 
 class ParallelFunctions(Rule):
-    nodes = ("Attribute", "Name")
+    nodes = ("Attribute", "ClassDef", "Name")
     examples = (
         diff("""
               from torch import nn
@@ -54,11 +80,41 @@ class ParallelFunctions(Rule):
             +     outputs = parallel_apply_on_ranks(replicas[:len(parts)], parts)
             +     return gather_on_ranks(outputs, devices[0])
         """),
+        flags("""
+            # in a way that is not known
+            # is replaced in torch itself
+            import torch
+            class Synced(torch.nn.BatchNorm2d):
+                def __data_parallel_replicate__(self, ctx, copy_id):
+                    self.barrier = ctx.barrier
+            class WithCallback(torch.nn.DataParallel):
+                def replicate(self, module, device_ids):
+                    replicas = super().replicate(module, device_ids)
+                    for number, replica in enumerate(replicas):
+                        replica.__data_parallel_replicate__(Context(), number)
+                    return replicas
+            net = WithCallback(Synced(2))
+            torch.nn.DataParallel.replicate = lambda self, module, ids: [module for _ in ids]
+        """),
         Untouched("import torch\nnet = torch.nn.Linear(2, 2)\nrows = scatter(rows)"),
     )
 
     def look(self, module: Module) -> Iterator[Finding]:
-        exchange = has_callbacks(module.program)  # while they run, which DDP207 looks at
+        exchange = has_callbacks(module.program)
         in_turns = not exchange and fillings(module.program)
         helpers = {**HELPERS, **(IN_TURNS if in_turns else {})}
         yield from replaced(module, helpers, "rank r computes chunk r")
+        if exchange:
+            yield from _talking(module)
+        for part in replaced_in_torch(module):
+            yield Hazard(part, REPLACED.of(part=ast.unparse(part)))
+
+
+def _talking(module: Module) -> Iterator[Finding]:
+    """Replicas that exchange messages while they run."""
+    for kind in filter(is_master, module.all(ast.ClassDef)):
+        because = "the replicas that it brings together are ranks"
+        yield Decorate(kind, "@master_on_ranks", because, helpers=("master_on_ranks",))
+    for callback in module.all(ast.FunctionDef):
+        if callback.name == CALLBACK and not talks_through_master(callback):
+            yield Hazard(callback, UNKNOWN)

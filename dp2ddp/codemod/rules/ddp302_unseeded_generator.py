@@ -1,14 +1,20 @@
-"""Seed alike what nobody seeds.
+"""Seed alike what nobody seeds, and keep the states of all devices' streams.
 
 `np.random.default_rng()` becomes `ask_rank0(np.random.default_rng)`, `random.seed()` `share_streams(random.seed)`;
-the same where the seed may be None: an option of the command line, say.
+the same where the seed may be None: an option of the command line, say. `torch.cuda.get_rng_state_all` and
+`set_rng_state_all` ask and set the devices of all ranks; so do `get_rng_state` and `set_rng_state` with a device, and
+`torch.random.fork_rng`. `torch.cuda.manual_seed_all` under a name of the script's (`from torch.cuda import
+manual_seed_all`) becomes `seed_all_devices`.
 
-Without a seed the operating system gives one, another to each rank.
+Without a seed the operating system gives one, another to each rank. A rank has one device; a checkpoint holds the state
+of each.
 
-A seed that must be a number elsewhere (`torch.manual_seed(seed)`, `seed + 1`) is one. A hazard for generators that
-nobody can seed (`random.SystemRandom`), and for `generator.seed()`.
+A seed that must be a number elsewhere (`torch.manual_seed(seed)`, `seed + 1`) is one; ranks follow that of
+`torch.manual_seed` and `torch.cuda.manual_seed_all` by themselves. A hazard for generators that nobody can seed
+(`random.SystemRandom`), and for `torch.seed()` and `generator.seed()`. `get_rng_state()` without a device is the
+script's own stream; what a module's methods ask is their replica's: both are left alone.
 
-docs/semantics.md#unseeded.
+docs/semantics.md#unseeded, docs/semantics.md#device-streams.
 """
 
 import ast
@@ -17,18 +23,29 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Finding, Hazard
 from dp2ddp.codemod.knowledge.functions import Does, does, what_is
 from dp2ddp.codemod.knowledge.methods import MethodDoes, method
-from dp2ddp.codemod.looks.mentions import handed_on
+from dp2ddp.codemod.looks.mentions import handed_on, mentions, replaced
 from dp2ddp.codemod.looks.uses import DEPTH
+from dp2ddp.codemod.looks.wrapper import is_in_layer
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.scopes import Binds
 from dp2ddp.codemod.reasons import Reason
-from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, flags, hand_on
+from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, flags, hand_on, rename
 
 NUMBERS = tuple(f"builtins.{name}" for name in ("int", "hash", "sum", "len", "abs", "round", "ord"))
 NOISE = ("/dev/urandom", "/dev/random")
 UNSEEN = {Binds.PART, Binds.CONTEXT, Binds.CAUGHT}
 HELPERS = {Does.MAKE_STREAM: "ask_rank0", Does.SEED_BY_SYSTEM: "share_streams"}
-
+OF_DEVICES = ("torch.seed", "torch.cuda.seed", "torch.cuda.seed_all")  # they seed streams of devices as well
+STATES = {
+    "torch.cuda.get_rng_state_all": "get_device_states",
+    "torch.cuda.set_rng_state_all": "set_device_states",
+}
+OF_ONE = {  # and where they name the device
+    "torch.cuda.get_rng_state": ("get_device_state", 0),
+    "torch.cuda.set_rng_state": ("set_device_state", 1),
+}
+ALIKE = "all ranks draw what rank 0 draws"
+OF_EACH = Reason("device-streams", "a device of each rank")
 
 BY_SYSTEM = Reason(
     "drawn-by-system", "{name} draws from the operating system: nobody can seed it", "use random.Random"
@@ -51,6 +68,18 @@ class UnseededGenerator(Rule):
             + share_streams(random.seed, args.seed)
               fixed = np.random.default_rng(7)
         """),
+        diff("""
+              import torch
+              from torch.cuda import manual_seed_all
+              torch.manual_seed(0)
+            - manual_seed_all(0)
+            - state = torch.cuda.get_rng_state_all()
+            - with torch.random.fork_rng():
+            + seed_all_devices(0)
+            + state = get_device_states()
+            + with fork_streams():
+                  net(x)
+        """),
         flags("""
             # random.SystemRandom draws from the operating system
             import random
@@ -62,16 +91,20 @@ class UnseededGenerator(Rule):
             def set_seed(seed):
                 random.seed(seed)
                 torch.manual_seed(seed)
+                torch.cuda.manual_seed_all(seed)
+            state = torch.cuda.get_rng_state()
         """),
     )
 
     def look(self, module: Module) -> Iterator[Finding]:
         for call in module.calls:
             row = what_is(call.name)
-            if row and row.does in HELPERS:
+            if call.name in OF_DEVICES:
+                yield Hazard(call.node, OWN_SEED.of(code=call.name))
+            elif row and row.does in HELPERS:
                 given = call.argument(row.position, row.keyword)
                 if call.may_have_more or given is None or _may_be_none(module, given):
-                    yield call_by(call.node, HELPERS[row.does], "all ranks draw what rank 0 draws")
+                    yield call_by(call.node, HELPERS[row.does], ALIKE)
             elif row and row.does is Does.DRAW_BY_SYSTEM:
                 yield Hazard(call.node, BY_SYSTEM.of(name=call.name))
             elif call.name == "builtins.open" and getattr(call.argument(0, "file"), "value", None) in NOISE:
@@ -81,10 +114,29 @@ class UnseededGenerator(Rule):
         for node, name in handed_on(module, Does.DRAW_BY_SYSTEM):
             yield Hazard(node, BY_SYSTEM.of(name=name))
         for kind, helper in HELPERS.items():
-            given_on = handed_on(module, kind)
-            yield from (
-                hand_on(module, node, helper, "all ranks draw what rank 0 draws") for node, _ in given_on
-            )
+            for node, name in handed_on(module, kind):
+                is_hazard = name in OF_DEVICES
+                yield (
+                    Hazard(node, OWN_SEED.of(code=name))
+                    if is_hazard
+                    else hand_on(module, node, helper, ALIKE)
+                )
+        yield from replaced(module, STATES, OF_EACH)
+        yield from _of_devices(module)
+
+
+def _of_devices(module: Module) -> Iterator[Finding]:
+    for call in module.calls:
+        helper, place = OF_ONE.get(call.name or "", ("fork_streams", None))
+        names_device = place is not None and call.argument(place, "device") is not None
+        # of a model: replicas run it on each rank, with its own device's stream
+        if (names_device or call.name == "torch.random.fork_rng") and not is_in_layer(module, call.node):
+            yield rename(call.node.func, helper, OF_EACH)
+    for node, _ in mentions(module, ["torch.cuda.manual_seed_all"]):
+        parent = module.parents[node]
+        is_called = isinstance(parent, ast.Call) and parent.func is node
+        if not (is_called and module.text(node).endswith("cuda.manual_seed_all")):
+            yield rename(node, "seed_all_devices", OF_EACH)
 
 
 def _may_be_none(module: Module, node: ast.AST, depth: int = DEPTH) -> bool:

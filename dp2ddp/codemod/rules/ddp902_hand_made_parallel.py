@@ -3,14 +3,16 @@
 A hazard for copies between devices (torch.cuda.comm), for wrappers whose source is not there, and for classes that
 are looked up by a name (`getattr(nn, name)`), or may be, where torch.nn itself is handed on (`build(nn, name)`), if a
 text of the project, or a file of settings beside it, names DataParallel as a value. A note where nothing names
-DataParallel, and nothing else wraps.
+DataParallel, and nothing else wraps; and for `import_module(name)`, where the text does not tell which modules that
+may be: they are not converted, and a file that one writes on ranks beside rank 0 is an error, with its line.
 
 One process drives several devices there. A rank has one device, and what such code does with the others is its own
 affair.
 
 Subclasses of DataParallel, its parts, and batch norm that is synchronised between replicas are converted.
+`import_module("models." + name)` may be any module of that package: all of them are read.
 
-torch/nn/parallel/comm.py.
+torch/nn/parallel/comm.py; Python documentation, importlib.import_module.
 """
 
 import ast
@@ -20,12 +22,12 @@ from dp2ddp.codemod.edits import Finding, Hazard, Note
 from dp2ddp.codemod.knowledge.derived import CLASSES, DATA_PARALLEL
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.looks.hidden_wraps import STRATEGIES
-from dp2ddp.codemod.looks.looked_up import lookups
+from dp2ddp.codemod.looks.looked_up import imports_unread, lookups
 from dp2ddp.codemod.looks.replicated import PARTS
 from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.reasons import Reason
-from dp2ddp.codemod.rule import Rule, Untouched, flags
+from dp2ddp.codemod.rule import Rule, Untouched, flags, notes
 from dp2ddp.source.helper_module import IMPORTED
 
 TORCHS = ("DistributedDataParallel", "FullyShardedDataParallel")
@@ -39,6 +41,10 @@ REPLACED = Reason(
     "replaced-for-all",
     "{part} is replaced in torch itself, for all wrapped models",
     "derive a class of your own from nn.DataParallel",
+)
+UNREAD_MODULE = Reason(
+    "unread-module",
+    "the name of the module that is imported here stands elsewhere: if nothing else imports it, it was not looked at",
 )
 
 
@@ -56,6 +62,12 @@ class HandMadeParallel(Rule):
             parser.add_argument("--parallel", default="DataParallel")
             net = getattr(nn, args.parallel)(net)
         """),
+        notes("""
+            # was not looked at
+            import importlib
+            import torch
+            net = torch.nn.DataParallel(importlib.import_module(args.model).build())
+        """),
         Untouched("""
             from torch import nn
             layers = getattr(nn, f"Conv{n}d"), getattr(nn, kind + "Norm")
@@ -70,9 +82,11 @@ class HandMadeParallel(Rule):
             elif _is_foreign(module, call):
                 name = ast.unparse(call.node.func)
                 yield Hazard(call.node, (UNREAD_CALLBACK if "callback" in name else UNREAD).of(name=name))
+            elif imports_unread(module, call):
+                yield Note(call.node, UNREAD_MODULE)
         for target in module.all(ast.Attribute):
             is_set = isinstance(target.ctx, ast.Store) and module.name(target.value) == DATA_PARALLEL
-            if is_set and target.attr not in PARTS:  # which DDP207 looks at
+            if is_set and target.attr not in PARTS:  # which DDP204 looks at
                 yield Hazard(target, REPLACED.of(part=module.text(target)))
         is_wrapped = any(find_wraps(module.program))
         for lookup in lookups(module):

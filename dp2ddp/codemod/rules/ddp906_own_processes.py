@@ -3,14 +3,15 @@
 `threading.Thread(target=load, args=(batches,))` becomes `hold_on_rank0(threading.Thread, ...)`, and so does what
 they meet at: `queue.Queue(8)`, also with workers of a DataLoader. A hazard where these may fill memory that
 processes share (an Array, `share_memory_()`, `mmap`), where a thread changes something of the main flow by another
-way, and for mp.spawn, os.fork, os._exit and os.execv. A note where a handler of a signal is set, which reaches one
-process of several.
+way, for mp.spawn, os.fork, os._exit and os.execv, and for `pdb.set_trace()`, `breakpoint()` and their like. A note
+where a handler of a signal is set, which reaches one process of several, and for a debugger behind a condition.
 
 What threads hand over comes in an order that differs from rank to rank, and then so do the batches; forked ranks
-share connections; os._exit leaves the others waiting.
+share connections; os._exit leaves the others waiting. A debugger stops one rank, and the others wait for it without
+a prompt of their own.
 
 Whatever the main flow asks of such an object (`get()`, the next item) is asked on rank 0, and the answer, or the
-error, comes to every rank. Workers of a DataLoader hand over their batches in order.
+error, comes to every rank. Workers of a DataLoader hand over their batches in order. `input()` is rank 0's (DDP503).
 
 docs/semantics.md#own-processes, docs/semantics.md#end-of-process.
 """
@@ -70,6 +71,11 @@ SIGNAL = Reason(
     "a signal reaches one rank, or each at another step, and ranks that part ways wait for each other: stop the run by "
     "a file or a number of epochs instead",
 )
+DEBUGGER = Reason("debugger", "{name}() waits for a person", "take it out")
+STOPS = Reason(
+    "debugger-behind-condition",
+    "{name}() would stop every rank, without a prompt for most: debug the original",
+)
 
 
 class OwnProcesses(Rule):
@@ -88,20 +94,25 @@ class OwnProcesses(Rule):
         flags("""
             # threading.Thread() changes `found`
             # os._exit
+            # breakpoint() waits for a person
             import os
             import threading
             found = []
             def fill():
                 found.append(load())
             threading.Thread(target=fill).start()
+            breakpoint()
             os._exit(0)
         """),
         notes("""
             # reaches one rank
+            # debug the original
             import signal
             import torch
             net = torch.nn.DataParallel(net)
             signal.signal(signal.SIGUSR1, save_and_stop)
+            if args.debug:
+                breakpoint()
         """),
         Untouched("""
             import signal
@@ -133,12 +144,21 @@ class OwnProcesses(Rule):
                 yield Hazard(call.node, APART.of(name=call.name))
             elif does(call.name) is Does.HANDLE_SIGNAL and not _is_of_signal(module, call):
                 yield Note(call.node, SIGNAL)
+            elif does(call.name) is Does.ASK_PERSON:
+                yield _debugger(module, call)
         for node, name in handed_on(module, names=STARTERS):
             yield Hazard(node, UNFOLLOWED.of(starter=f"{name}()"))
         for node, _ in handed_on(module, names=MEETING_POINTS) if _has_starters(module.program) else ():
             yield hand_on(module, node, "hold_on_rank0", BECAUSE)
         for call, leak in leaks_in_pools(module) if _has_starters(module.program) else ():
             yield Hazard(call.node, CHANGED.of(what=leak))
+
+
+def _debugger(module: Module, call: Call) -> Finding:
+    name = (call.name or "").removeprefix("builtins.")
+    if is_guarded(module, call.node):
+        return Note(call.node, STOPS.of(name=name))
+    return Hazard(call.node, DEBUGGER.of(name=name))
 
 
 def _why_not_load(module: Module, call: Call) -> Reason | None:

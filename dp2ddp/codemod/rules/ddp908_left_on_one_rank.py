@@ -1,28 +1,32 @@
 """Say what a replica would leave on its own rank.
 
 A hazard where a backward of a torch.autograd.Function, or a hook on gradients, prints or fills a list, a counter,
-an object; where a forward reads a variable of a file that is learned; where a forward asks for the number of its
-device, in a program whose forwards fill something; and where a function is asked for its `cache_info()`.
+an object; where a forward reads a variable of a file that is learned, or asks for the number of its device in a
+program whose forwards fill something; where a function is asked for its `cache_info()`; and for draws in such a
+backward or hook (shake-shake), or in a function under `functools.lru_cache`, whose memory each rank has for itself.
 
 DataParallel's replicas are threads of one process: each finds there what the others have left, and the script all
 of it. Where a forward fills what outlives it, each rank runs all replicas (DDP201), on one device. Backward runs on
-all ranks at once.
+all ranks at once. Each device draws from a stream of its own in backward, too; a rank has its device's stream only
+while its replica runs forward.
 
-What a backward keeps in its context needs nothing. A hook on a parameter sees the sum over all ranks, as under
-DataParallel.
+What a backward keeps in its context, and what is set to the same constant by all, needs nothing. A hook on a
+parameter sees the sum over all ranks, as under DataParallel.
 
-docs/semantics.md#replicas.
+docs/semantics.md#replicas, docs/semantics.md#device-streams.
 """
 
 import ast
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Finding, Hazard
+from dp2ddp.codemod.knowledge.functions import Does, does
+from dp2ddp.codemod.knowledge.methods import MethodDoes, method
 from dp2ddp.codemod.looks.filling import fillings_in_backward
-from dp2ddp.codemod.looks.forwards import Forwards, forwards_of
+from dp2ddp.codemod.looks.forwards import forwards_of
 from dp2ddp.codemod.looks.wrapper import parts_take_turns
-from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.model.nodes import inside, last_name
+from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.model.nodes import FUNCTIONS, inside, last_name
 from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Rule, Untouched, flags
 
@@ -47,6 +51,17 @@ LEARNED = Reason(
     "a forward reads `{code}`, which is learned: each rank would have the gradient of its own rows",
     "make it a parameter of the model",
 )
+DRAWN = Reason(
+    "draw-in-backward",
+    "{name}() is drawn in a backward, where each device has a stream of its own",
+    "draw it in the forward, and keep it with ctx.save_for_backward",
+)
+KEPT = Reason(
+    "draw-kept",
+    "{name}() is drawn once, and kept by functools: a rank would draw and keep its own",
+    "draw it in __init__, as a buffer of the module",
+)
+CACHES = ("functools.lru_cache", "functools.cache")
 
 
 class LeftOnOneRank(Rule):
@@ -55,12 +70,13 @@ class LeftOnOneRank(Rule):
         flags("""
             # `x.get_device()` tells replicas apart
             # `print(len(gradient))` in a backward
+            # uniform_() is drawn in a backward
             import torch
             class Scale(torch.autograd.Function):
                 @staticmethod
                 def backward(ctx, gradient):
                     print(len(gradient))
-                    return gradient
+                    return gradient * torch.empty(1).uniform_()
             class Net(torch.nn.Module):
                 def forward(self, x):
                     self.states[x.get_device()].append(x.detach())
@@ -76,18 +92,31 @@ class LeftOnOneRank(Rule):
     )
 
     def look(self, module: Module) -> Iterator[Finding]:
-        forwards = forwards_of(module.program)
-        filled = (node for home, node in fillings_in_backward(module.program) if home is module)
-        for node in (each for each in filled if not _is_set_to_constant(module, each)):
-            yield Hazard(node, IN_BACKWARD.of(code=ast.unparse(node)))
-        for call in (each for each in module.calls if each.method == "cache_info"):
-            yield Hazard(call.node, COUNTED.of(code=ast.unparse(call.node)))
-        takes_turns = parts_take_turns(module.program)
-        for node in _in_forwards(module, forwards):
-            if takes_turns and _tells_replicas_apart(module, node):
-                yield Hazard(node, NUMBERED.of(code=ast.unparse(node)))
-            if isinstance(node, ast.Name) and _is_learned_outside(module, node):
-                yield Hazard(node, LEARNED.of(code=node.id))
+        forwards, program = forwards_of(module.program), module.program
+        for home, node in fillings_in_backward(program):
+            if home is module and not _is_set_to_constant(module, node):
+                yield Hazard(node, IN_BACKWARD.of(code=ast.unparse(node)))
+        functions = (each for home, each in forwards.surely_running if home is module)
+        for node in dict.fromkeys(node for each in functions for node in forwards.nodes_of(each)):
+            for what, why in _in_forward(module, node):
+                yield Hazard(what, why.of(code=ast.unparse(what)))
+        parts = (part for home, part in forwards.in_backward if home is module)
+        in_backward = {node for part in parts for node in ast.walk(part)}
+        for call in module.calls:
+            if call.method == "cache_info":
+                yield Hazard(call.node, COUNTED.of(code=ast.unparse(call.node)))
+            elif _draws(call) and (call.node in in_backward or _is_cached(module, call)):
+                why = DRAWN if call.node in in_backward else KEPT
+                yield Hazard(call.node, why.of(name=call.name or f".{call.method}"))
+
+
+def _in_forward(module: Module, node: ast.AST) -> Iterator[tuple[ast.AST, Reason]]:
+    """What a forward does for sure, and would leave on its own rank."""
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and module.scope(node) is module.top:
+        if any(_makes_learned(*each) for each in module.program.flow.origins(module, node)):
+            yield node, LEARNED
+    elif _tells_replicas_apart(module, node) and parts_take_turns(module.program):
+        yield node, NUMBERED
 
 
 def _tells_replicas_apart(module: Module, node: ast.AST) -> bool:
@@ -120,34 +149,31 @@ def _says_where(module: Module, around: ast.AST) -> bool:
     return False
 
 
-def _is_learned_outside(module: Module, node: ast.Name) -> bool:
-    """Whether a variable of a file is a tensor that wants a gradient."""
-    if not isinstance(node.ctx, ast.Load) or module.scope(node) is not module.top:
-        return False
-    return any(_makes_learned(*each) for each in module.program.flow.origins(module, node))
+def _is_set_to_constant(module: Module, node: ast.AST) -> bool:
+    parent = module.parents[node]
+    return isinstance(parent, ast.Assign) and isinstance(parent.value, ast.Constant)
 
 
 def _makes_learned(module: Module, made: ast.AST) -> bool:
+    """Whether a tensor is made that wants a gradient."""
     if not isinstance(made, ast.Call):
         return False
     call = module.call(made)
     if call.method == "requires_grad_":
-        return not call.node.args and not call.node.keywords
-    is_parameter = (call.name or "").endswith(".Parameter")
+        return call.is_bare
     requested = call.argument(None, "requires_grad")
-    return (
-        is_parameter if requested is None else isinstance(requested, ast.Constant) and requested.value is True
+    if requested is None:
+        return (call.name or "").endswith(".Parameter")
+    return isinstance(requested, ast.Constant) and requested.value is True
+
+
+def _draws(call: Call) -> bool:
+    return does(call.name) is Does.DRAW or call.name is None and method(call.method) is MethodDoes.DRAW
+
+
+def _is_cached(module: Module, call: Call) -> bool:
+    around = (each for each in module.around(call.node) if isinstance(each, FUNCTIONS))
+    decorators = (decorator for each in around for decorator in getattr(each, "decorator_list", ()))
+    return any(
+        module.name(each.func if isinstance(each, ast.Call) else each) in CACHES for each in decorators
     )
-
-
-def _in_forwards(module: Module, forwards: Forwards) -> Iterator[ast.AST]:
-    """What of a file runs in forwards for sure."""
-    functions = (each for home, each in forwards.surely_running if home is module)
-    return (node for each in functions for node in forwards.nodes_of(each))
-
-
-def _is_set_to_constant(module: Module, node: ast.AST) -> bool:
-    match module.parents[node]:
-        case ast.Assign(value=ast.Constant()):
-            return True
-    return False

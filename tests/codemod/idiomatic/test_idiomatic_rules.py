@@ -30,12 +30,12 @@ def test_an_example_holds(rule: Rule, example: Example) -> None:
     program = Program(Project(SourceFile(None, before)))
     found = plan_file(program.entry, [rule], ())
 
-    after = edit_text(program.entry, found.edits) if found.edits else before
+    after = edit_text(program.entry, found.text_edits) if found.edits else before
 
     if isinstance(example, Flags):
-        assert all(any(said in each.because for each in found.plan.hazards) for said in example.messages)
+        assert all(any(said in each.because for each in found.hazards) for said in example.messages)
     else:
-        assert not found.plan.hazards
+        assert not found.hazards
         assert after == (code_of(example.after) if isinstance(example, Rewrites) else before)
 
 

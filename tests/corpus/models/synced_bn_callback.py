@@ -1,5 +1,5 @@
 # corpus: idioms = own/vendored class DataParallelWithCallback; vendored SyncBN with DataParallelWithCallback / patch_replication_callback; several models wrapped in one script; own/vendored class; computed inside the wrapped forward, gathered, then .mean()
-# corpus: answer = 1 DDP207:30
+# corpus: answer = 1 DDP204:30
 """Semantic image synthesis with the vendored SyncBN: the replicas' threads meet inside of the batch norm."""
 import functools
 import threading
