@@ -108,9 +108,8 @@ class _Hook:
 
     def __init__(self, group: Any) -> None:
         self._group, self._factor = group, 1 / group.size()
-        self.instead: Callable[[Any], torch.futures.Future[Any]] | None = (
-            None  # the script's, if that came later
-        )
+        # the script's, if that came later: this gives way to it
+        self.instead: Callable[[Any], torch.futures.Future[Any]] | None = None
 
     def __reduce__(self) -> Any:
         """A copy of the wrapper has none, and gets one of its own: groups can be neither copied nor pickled."""
