@@ -40,7 +40,7 @@ class Outcome:
 @functools.cache  # the claims about the corpus share its conversions (shared_runs.py)
 def outcome(case: Case) -> Outcome:
     conversion = convert(case.project())
-    needed = conversion.helpers.needed if conversion.helpers else frozenset()
+    needed = {name for plan in conversion.plans for name in plan.helpers}
     return Outcome(
         hazards=tuple(one.because for one in conversion.hazards),
         answer=answer(conversion),
