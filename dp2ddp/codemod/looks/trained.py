@@ -104,12 +104,20 @@ def _may_be_other(module: Module, model: ast.AST, names: Set[str], seen: Set[ast
     chain = {*map(last_name, nodes_in(model))} - {""}
     if chain <= {"self"}:
         return False
+    if any(_makes(module, each) for each in inside(model, ast.Call)):
+        return True
     given = {last_name(each): _given(module, each) for each in inside(model, ast.Name, ast.Attribute)}
     sources = [each for many in given.values() for each in many if each[1] not in seen]
     if chain & names - {name for name, many in given.items() if many} or not sources:
         return not chain & names
     seen = seen | {source for _, source in sources}
     return any(_may_be_other(*each, names, seen) for each in sources)
+
+
+def _makes(module: Module, call: ast.Call) -> bool:
+    """`deepcopy(net.module)`, `Head(net.width)`: not `net.cuda()`, nor `getattr(net, "module")`."""
+    name = module.name(call.func) or ""
+    return bool(name or isinstance(call.func, ast.Name)) and not name.startswith("builtins.")
 
 
 def _given(module: Module, node: ast.expr) -> list[Source]:
