@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -149,26 +149,21 @@ class Devices:
         sources = (each for each in self.program.flow.origins(module, index) if self._is_index(*each))
         return {self._key(source) for _, source in sources} - self.homes
 
-    def is_device(self, module: Module, node: ast.expr) -> bool:
-        """Whether a value is a device that is named by a number, or a number by which the program names one."""
-        sources = [*self.program.flow.origins(module, node)]
-        used = all(self._is_index(*each) and self._key(each[1]) in self._used for each in sources)
-        is_number = used and self._is_index(module, node)  # by its own name, too
-        return is_number or any(_is_named_in(*each, self.named) for each in sources)
+    def is_named(self, module: Module, node: ast.expr) -> bool:
+        """Whether a value is a device that is named by a number somewhere, or `torch.device` of such a name."""
+        for home, origin in self.program.flow.origins(module, node):
+            is_made = isinstance(origin, ast.Call) and home.name(origin.func) == "torch.device"
+            if not self._named.isdisjoint(ast.walk(origin) if is_made else (origin,)):
+                return True
+        return False
 
     @cached_property
     def _uses(self) -> list[tuple[Module, Use]]:
         return [(module, use) for module in self.program.modules for use in uses(module, self)]
 
     @cached_property
-    def named(self) -> set[ast.AST]:
-        """The expressions that name a device, anywhere in the program."""
+    def _named(self) -> set[ast.AST]:
         return {use.node for _, use in self._uses}
-
-    @cached_property
-    def _used(self) -> set[str | int]:
-        indices = ((module, use.index) for module, use in self._uses if use.index)
-        return {self._key(source) for each in indices for _, source in self.program.flow.origins(*each)}
 
     @cached_property
     def named_elsewhere(self) -> set[str | int]:
@@ -187,12 +182,8 @@ class Devices:
             case ast.Constant(value=value):
                 return isinstance(value, int) and not isinstance(value, bool)
             case ast.Name() | ast.Attribute() | ast.Subscript():
-                word = _word(node)
-                is_known = (
-                    word in self.lists
-                    or word in self._number_options
-                    or word.removesuffix("[0]") in self.lists
-                )
+                words = {_word(node), _word(node).removesuffix("[0]")}
+                is_known = not words.isdisjoint(self.lists | self._number_options)
                 return is_known or INDEX.search(ast.unparse(node)) is not None
             case ast.Call(func=func):
                 return module.name(func) == "torch.cuda.current_device"
@@ -220,12 +211,6 @@ class Devices:
         return indices
 
 
-def _is_named_in(module: Module, origin: ast.expr, names: Set[ast.AST]) -> bool:
-    """Whether an expression is one of these names of devices, or `torch.device` of one."""
-    is_made = isinstance(origin, ast.Call) and module.name(origin.func) == "torch.device"
-    return not names.isdisjoint(ast.walk(origin) if is_made else (origin,))
-
-
 @lru_cache(maxsize=1)
 def devices_of(program: Program) -> Devices:
     """The devices of the program that is looked at."""
@@ -242,12 +227,12 @@ def _word(node: ast.expr | None) -> str:
 
 
 def shown_devices(module: Module, devices: Devices) -> Iterator[tuple[ast.Call, ast.expr]]:
-    """The calls of print and of loggers that show a device, or its number."""
+    """The calls of print and of loggers that show a device, which loses its number."""
     for call in module.calls:
         name = call.name or ""
         if name == "builtins.print" or call.method in SHOWS or name.startswith(LOGGERS):
             given = (each for value in call.node.args for each in _shown(value))
-            if shown := next((each for each in given if devices.is_device(module, each)), None):
+            if shown := next((each for each in given if devices.is_named(module, each)), None):
                 yield call.node, shown
 
 

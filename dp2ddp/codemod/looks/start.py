@@ -33,6 +33,10 @@ QUIET_HOMES = (
     *("torch.amp.autocast", "torch.cuda.amp.autocast"),
 )
 LOUD = {f"builtins.{name}" for name in ("print", "open", "input", "exec", "eval", "breakpoint", "__import__")}
+QUIET = (
+    *(ast.If, ast.Try, ast.For, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr),
+    *(ast.Pass, ast.Global, ast.Delete),
+)  # if what they are made of is
 QUIET_METHODS = {
     *("add_argument", "add_argument_group", "add_mutually_exclusive_group", "set_defaults"),
     *("parse_args", "parse_known_args", "split", "join", "format", "strip", "items", "keys", "values"),
@@ -193,44 +197,31 @@ class Quiet:
         return True
 
     def is_quiet(self, module: Module, statement: ast.stmt) -> bool:
-        match statement:
-            case ast.FunctionDef() | ast.AsyncFunctionDef():
-                usual = defaults(statement).values()
-                acts = any(does_something(call.name) for value in usual for call in module.calls_in(value))
-                return not acts and all(
-                    self.is_quiet_expression(module, each) for each in statement.decorator_list
-                )
-            case ast.ClassDef(body=body):
-                return all(self.is_quiet(module, each) for each in body)
-            case ast.Import() | ast.ImportFrom():
-                for name in _imported(module, statement):
-                    self._follow(module, name)
-                return True
-            case ast.If() if is_main_guard(statement):
-                return module is not self.entry
-            case ast.If() | ast.Try() | ast.For():
-                return all(self._is_quiet_part(module, each) for each in ast.iter_child_nodes(statement))
-            case ast.Assign() | ast.AnnAssign() | ast.Expr() | ast.AugAssign():
-                return self.is_quiet_expression(module, statement)
-        return isinstance(statement, (ast.Pass, ast.Global, ast.Delete))
-
-    def _is_quiet_part(self, module: Module, node: ast.AST) -> bool:
-        if isinstance(node, ast.ExceptHandler):
-            return all(self.is_quiet(module, each) for each in node.body)
-        is_quiet = self.is_quiet if isinstance(node, ast.stmt) else self.is_quiet_expression
-        return is_quiet(module, node)  # type: ignore[arg-type]  # a statement, or not
-
-    def is_quiet_expression(self, module: Module, node: ast.AST) -> bool:
-        pending = [node]
+        pending: list[ast.AST] = [statement]
         while pending:
-            each = pending.pop()
-            if isinstance(each, ast.Lambda):  # runs when it is called
-                continue
-            if isinstance(each, ast.Constant) and each.value in LAUNCHER:
-                return False
-            if isinstance(each, ast.Call) and not self._is_quiet_call(module, each):
-                return False
-            pending += ast.iter_child_nodes(each)
+            match node := pending.pop():
+                case ast.FunctionDef() | ast.AsyncFunctionDef():
+                    usual = defaults(node).values()
+                    if any(does_something(call.name) for value in usual for call in module.calls_in(value)):
+                        return False
+                    pending += node.decorator_list
+                case ast.ClassDef(body=body):
+                    pending += body
+                case ast.Import() | ast.ImportFrom():
+                    for name in _imported(module, node):
+                        self._follow(module, name)
+                case ast.If() if is_main_guard(node) and module is not self.entry:
+                    continue
+                case ast.Lambda():  # runs when it is called
+                    continue
+                case ast.Constant(value=value) if value in LAUNCHER:
+                    return False
+                case ast.Call() if not self._is_quiet_call(module, node):
+                    return False
+                case ast.stmt() if not isinstance(node, QUIET) or is_main_guard(node):
+                    return False
+                case _:
+                    pending += ast.iter_child_nodes(node)
         return True
 
     def _is_quiet_call(self, module: Module, call: ast.Call) -> bool:

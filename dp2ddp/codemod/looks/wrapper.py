@@ -1,21 +1,17 @@
 """Which wrapper stands for DataParallel, once a program."""
 
 import ast
-from collections.abc import Iterator
 from enum import Enum
 from functools import lru_cache
 
-from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.looks.filling import fillings
 from dp2ddp.codemod.looks.forwards import forwards_of
-from dp2ddp.codemod.looks.ours import of_the_user
 from dp2ddp.codemod.looks.replicated import has_callbacks, has_own_parts
-from dp2ddp.codemod.looks.wraps import Wrap, wraps_in
+from dp2ddp.codemod.looks.trained import class_wraps, copies_whole, name_of_wrapped, trains_outside
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS, functions_of, inside, last_name, root_name
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.source.parsing import nodes_in
 
 # What DistributedDataParallel does not do as DataParallel does, or sees too late. Gradients are multiplied by the
 # number of ranks on their way: float16 could not hold them, and a backward or a hook of the script's own would see it.
@@ -32,10 +28,6 @@ SPECIAL_NAMES = words(
     "half requires_grad_ register_hook register_post_accumulate_grad_hook register_backward_hook",
     "register_full_backward_hook register_full_backward_pre_hook device_ids output_device src_device_obj",
     "watch",  # a tracker's: it hooks all parameters
-)
-COPIES = words(
-    "copy.copy copy.deepcopy torch.optim.swa_utils.AveragedModel ema_pytorch.EMA",
-    "timm.utils.ModelEma timm.utils.ModelEmaV2 timm.utils.ModelEmaV3",
 )
 SPECIAL_KEYWORDS = words("create_graph retain_graph requires_grad sparse")
 NARROW = words(
@@ -93,7 +85,7 @@ def wrapper(program: Program) -> Choice:
         return Choice.FILLS if may_catch else _of_filling(filled)
     if may_catch:
         return Choice.CATCHES_ERRORS
-    if len(_wraps(program)) != 1:
+    if len(class_wraps(program)) != 1:
         return Choice.SEVERAL_WRAPS
     return Choice.LARGE_OUTPUTS if may_give_large_outputs(program) else _of_step(program)
 
@@ -152,14 +144,13 @@ def _of_step(program: Program) -> Choice:
     """
     if any(_has_special(module) for module in program.modules):
         return Choice.OTHER_GRADIENTS
-    (wrap,) = _wraps(program)
-    name = _name_of_wrapped(wrap)
+    (wrap,) = class_wraps(program)
+    name = name_of_wrapped(wrap)
     if name is None:
         return Choice.OTHER_WRAP
-    names = _names_of(program, name)
-    if _trains_more(program, names | _before(wrap), "parameters"):
+    if trains_outside(program):
         return Choice.TRAINS_MORE
-    if any(_copies_whole(module, names) for module in program.modules):
+    if copies_whole(program, name):
         return Choice.COPIED_WHOLE
     backwards = [each for each in program.calls if each[1].method == "backward"]
     is_plain = len(backwards) == 1 and _is_plain_step(*backwards[0], name)
@@ -185,92 +176,6 @@ def sets_part_of_wrapped(node: ast.Attribute) -> bool:
         and isinstance(node.value, ast.Attribute)
         and node.value.attr == "module"
     )
-
-
-# --- the wrap
-
-
-def _wraps(program: Program) -> list[Wrap]:
-    """Where DataParallel is called, derived from or handed on."""
-    return [each for module in of_the_user(program) for each in wraps_in(module) if each.is_class]
-
-
-def _name_of_wrapped(wrap: Wrap) -> str | None:
-    """`net` of `net = DataParallel(net)`: None if it is not wrapped so, along dim 0."""
-    if wrap.call is None or wrap.call.may_have_more or wrap.argument(3, "dim") is not None:
-        return None
-    match wrap.module.statement(wrap.call.node):
-        case ast.Assign(targets=[target]):
-            return last_name(target) or None
-    return None
-
-
-def _before(wrap: Wrap) -> set[str]:
-    """What the model is called before it is wrapped."""
-    return {last_name(wrap.argument(0, "module"))}
-
-
-def _names_of(program: Program, name: str) -> set[str]:
-    """What a model is called: its name, and parameters of functions that are called with it."""
-    functions = {
-        each.name: module.taken(each) for module in program.modules for each in module.all(ast.FunctionDef)
-    }
-    names = {name}
-    for _, call in program.calls:
-        parameters = functions.get(last_name(call.node.func), [])
-        names |= {
-            each.arg
-            for each, given in zip(parameters, call.node.args, strict=False)
-            if last_name(given) == name
-        }
-        names |= {each.arg for each in call.node.keywords if each.arg and last_name(each.value) == name}
-    return names
-
-
-def _copies_whole(module: Module, names: set[str]) -> bool:
-    """Whether `deepcopy(model)` or `torch.save(model, path)` may be met: a file with it has a DataParallel."""
-    things = (call.argument(0, "obj") for call in module.calls if does(call.name) is Does.SAVE)
-    copied = (call.node.args[0] for call in module.calls if call.name in COPIES and call.node.args)
-    nodes = (node for thing in (*things, *copied) if thing is not None for node in nodes_in(thing))
-    return any(
-        last_name(node) in names and not isinstance(module.parents[node], ast.Attribute)
-        for node in (*nodes, *_put_into_dictionaries(module))
-    )
-
-
-def _put_into_dictionaries(module: Module) -> Iterator[ast.expr]:
-    """`net` of `state = {"net": net}` and of `state["net"] = net`: what is saved by that name, anywhere, has it."""
-    for node in module.all(ast.Dict):
-        yield from node.values
-    for call in module.calls:
-        if call.name == "builtins.dict":
-            yield from (each.value for each in call.node.keywords)
-    for statement in module.all(ast.Assign):
-        if any(isinstance(target, ast.Subscript) for target in statement.targets):
-            yield statement.value
-
-
-def _trains_more(program: Program, names: set[str], *methods: str) -> bool:
-    """Whether parameters of another model are asked for: its outputs may be the inputs, and want gradients."""
-    owners = [call.node.func for _, call in program.calls if call.method in methods]
-    chains = [{*map(last_name, nodes_in(owner))} - {*methods, ""} for owner in owners]
-    return any(chain != {"self"} and not chain & names for chain in chains)
-
-
-def trains_outside(program: Program) -> bool:
-    """Whether optimizers may have what no wrapped model holds: parameters of others, tensors by themselves."""
-    names: set[str] = set()
-    for wrap in _wraps(program):
-        if name := _name_of_wrapped(wrap):
-            names |= _names_of(program, name) | _before(wrap)
-    made = (call for _, call in program.calls if (call.name or "").startswith("torch.optim."))
-    return _trains_more(program, names, "parameters", "named_parameters") or any(map(_takes_tensors, made))
-
-
-def _takes_tensors(call: Call) -> bool:
-    """`SGD([weight], lr=0.1)`, also in a group's "params"."""
-    taken = (each for many in inside(call.argument(0, "params"), ast.List) for each in many.elts)
-    return any(isinstance(each, (ast.Name, ast.Attribute, ast.Subscript)) for each in taken)
 
 
 # --- the step
@@ -324,8 +229,10 @@ def _asks_for_parameters(module: Module, call: Call) -> bool:
 def _may_go_on_after_errors(module: Module) -> bool:
     """Whether a rank might catch an error of its own rows, and go on without the others."""
     wide = (attempt for attempt in module.all(ast.Try) if not all(map(_is_narrow, attempt.handlers)))
-    tried = (statement for attempt in wide for statement in attempt.body)
-    return any(_may_run_model(module, call) for each in tried for call in module.calls_in(each))
+    parts = (
+        part for attempt in wide for each in attempt.body for part in module.program.closure(module, each)
+    )
+    return any(_may_run_model(home, call) for home, code in parts for call in home.calls_in(code))
 
 
 def _is_narrow(handler: ast.ExceptHandler) -> bool:
@@ -336,15 +243,9 @@ def _is_narrow(handler: ast.ExceptHandler) -> bool:
 
 
 def _may_run_model(module: Module, call: Call) -> bool:
-    """Whether it may call a model: `model(x)`, or a function of the program that may."""
-    own = module.definition(call.node.func)
-    if own is None:
-        return _calls_what_may(module, call)
-    inner = ((home, each) for home, part in module.program.closure(*own) for each in home.calls_in(part))
-    return any(not home.definition(each.node.func) and _calls_what_may(home, each) for home, each in inner)
-
-
-def _calls_what_may(module: Module, call: Call) -> bool:
+    """Whether it may call a model: `model(x)`; what functions of the program call is looked at by itself."""
+    if module.definition(call.node.func):
+        return False
     if call.name is None:
         return call.method in ("", "backward") or call.method in module.program.methods
     return module.program.is_local(call.name)

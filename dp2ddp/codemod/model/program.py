@@ -8,9 +8,9 @@ from pathlib import Path
 from dp2ddp.codemod.knowledge import canonical, knows
 from dp2ddp.codemod.model.flow import Flow, Source
 from dp2ddp.codemod.model.modules import Call, Module, Seen
-from dp2ddp.codemod.model.nodes import DEFINITIONS, NAMED_FUNCTIONS, all_from, functions_of, last_name
+from dp2ddp.codemod.model.nodes import NAMED_FUNCTIONS, all_from, functions_of, last_name
 from dp2ddp.codemod.model.reach import Reach
-from dp2ddp.codemod.model.scopes import Binding, Binds
+from dp2ddp.codemod.model.scopes import Binding, Binds, Scope
 from dp2ddp.source.projects import Project
 
 MAIN = "__main__"
@@ -77,19 +77,17 @@ class Program:
         if home is None:
             return None
         module, path = home
-        scope = module.top.bindings
+        scope: Scope | None = module.top
         definition: ast.AST | None = None
         for name in path:
+            bindings = scope.bindings.get(name, []) if scope else []
             definition = next(
-                (each.node for each in reversed(scope.get(name, [])) if each.how is Binds.DEFINITION), None
+                (each.node for each in reversed(bindings) if each.how is Binds.DEFINITION), None
             )
             if definition is None:
                 return None
-            scope = {
-                each.name: [Binding(Binds.DEFINITION, each)]
-                for each in (definition.body if isinstance(definition, ast.ClassDef) else ())
-                if isinstance(each, DEFINITIONS)
-            }
+            body = definition.body if isinstance(definition, ast.ClassDef) else []
+            scope = module.scope_of[body[0]] if body else None
         return (module, definition) if definition is not None else None
 
     def canonical(self, dotted: str, seen: Seen = frozenset()) -> str | None:

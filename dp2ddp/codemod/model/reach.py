@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from dp2ddp.codemod.knowledge.names import HYDRA
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.model.nodes import DEFINITIONS, defaults, is_main_guard
+from dp2ddp.codemod.model.nodes import DEFINITIONS, all_from, defaults, is_main_guard
 from dp2ddp.source.parsing import nodes_in
 
 if TYPE_CHECKING:
@@ -63,7 +63,8 @@ class Reach:
         if module is self.program.entry:
             return True
         top = module.top_statement(node)
-        return not is_main_guard(top) and (not _waiting(module, node) or self._is_reached(module, top))
+        waits = isinstance(top, DEFINITIONS) and any(_waiting(module, node))
+        return not is_main_guard(top) and (not waits or self._is_named(module, top))  # type: ignore[arg-type]
 
     def runs(self, module: Module, node: ast.AST) -> bool:
         """Whether a node can run, function by function: one whose name nobody says, never does."""
@@ -71,30 +72,18 @@ class Reach:
             return isinstance(node, ast.Module)
         return all(self._may_be_called(module, each) for each in _waiting(module, node) if each is not node)
 
-    def _is_reached(self, module: Module, statement: ast.stmt) -> bool:
-        return (
-            not isinstance(statement, DEFINITIONS)
-            or statement.name in self.names
-            or self._is_looked_up(module, statement)
-        )
-
     def _may_be_called(self, module: Module, definition: Definition) -> bool:
-        owner = module.parents[definition]
-        if not isinstance(owner, ast.ClassDef):
-            return self._is_reached(module, definition)
-        is_said = definition.name in self.names or definition.name in self._said_in_texts
-        return (
-            is_said
-            or definition.name.startswith("__")
-            or self._finds_methods
-            or self._is_looked_up(module, definition)
-            or self._may_override(module, owner)
-        )
-
-    def _may_override(self, module: Module, owner: ast.ClassDef) -> bool:
-        """Whether a class is derived from anything, or has a keyword or a decorator: that may call what it knows."""
+        """Whether it is named, or a method that somebody may call who is not seen."""
+        owner, name = module.parents[definition], definition.name
+        if self._is_named(module, definition) or not isinstance(owner, ast.ClassDef):
+            return self._is_named(module, definition)
+        is_found = name in self._said_in_texts or name.startswith("__") or self._finds_methods
+        # what a class is derived from, a keyword or a decorator may call what it knows
         bases = [each for each in owner.bases if module.name(each) != "builtins.object"]
-        return bool(bases or owner.keywords or owner.decorator_list)
+        return is_found or bool(bases or owner.keywords or owner.decorator_list)
+
+    def _is_named(self, module: Module, definition: Definition) -> bool:
+        return definition.name in self.names or self._is_looked_up(module, definition)
 
     def _is_looked_up(self, module: Module, definition: Definition) -> bool:
         """Whether a definition counts, whoever says its name: a decorator may put it into a table."""
@@ -102,22 +91,19 @@ class Reach:
 
     def _names_that_are_said(self) -> set[str]:
         """The names that code which is reached says: what runs at once, and what of the program it names."""
-        pending: list[ast.AST] = []
-        waiting: dict[str, list[ast.AST]] = {}  # definitions that nobody has named yet
+        at_once: list[ast.AST] = []
+        waiting: dict[str, list[ast.AST]] = {}  # definitions that somebody must name
         for module in self.program.modules:
             for statement in module.tree.body:
                 if isinstance(statement, DEFINITIONS) and not self._is_looked_up(module, statement):
                     waiting.setdefault(statement.name, []).append(statement)
-                    pending += _at_once(statement)
+                    at_once += _at_once(statement)
                 elif module is self.program.entry or not is_main_guard(statement):
-                    pending.append(statement)
-        names = set(self.program.starts)
-        pending += [node for name in names for node in waiting.pop(name, ())]
-        while pending:
-            new = {name for name in said(pending.pop()) if name not in names}
-            names |= new
-            pending += [node for name in new for node in waiting.pop(name, ())]
-        return names
+                    at_once.append(statement)
+        begin = (*self.program.starts, *(name for node in at_once for name in said(node)))
+        return set(
+            all_from(begin, lambda name: (each for node in waiting.get(name, ()) for each in said(node)))
+        )
 
     @cached_property
     def _said_in_texts(self) -> frozenset[str]:

@@ -28,7 +28,7 @@ from dp2ddp.codemod.looks.hidden_wraps import library_wraps
 from dp2ddp.codemod.looks.looked_up import imports_unread
 from dp2ddp.codemod.looks.ours import has_joined, of_the_user
 from dp2ddp.codemod.looks.start import Join, devices_set, first_act, join_of, settings, visible_text
-from dp2ddp.codemod.looks.wrapper import trains_outside
+from dp2ddp.codemod.looks.trained import trains_outside
 from dp2ddp.codemod.looks.wraps import find_wraps, largest_count, wraps_in
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.reasons import Reason
