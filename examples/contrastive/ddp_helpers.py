@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 36975f39): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 4436d28c): yours now, it needs torch alone."""
 
 import atexit
 import gc
