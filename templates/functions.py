@@ -124,7 +124,7 @@ def replicate_on_ranks(network: torch.nn.Module, devices: Any, detach: bool = Fa
         copies = make_copies(parameters, sums, learned_beside(network))
     replicas = [make_replica(network, copies) for _ in devices]
     for number, replica in enumerate(replicas):
-        replica.of_all_ranks = number, network, copies
+        replica.of_all_ranks = number, network, copies, sums
         if number != dist.get_rank() and dist.get_world_size() > 1 and together():
             replica.forward = Refuse(number)
     return replicas
@@ -248,7 +248,7 @@ def parallel_apply_on_ranks(
     if max(numbers) >= dist.get_world_size():
         raise RuntimeError(f"{max(numbers) + 1} replicas need as many ranks")
     origins = [module.of_all_ranks[1:] for module in modules if hasattr(module, "of_all_ranks")]
-    networks = [*dict.fromkeys(network for network, _ in origins)]
+    networks = [*dict.fromkeys(network for network, *_ in origins)]
     has_rows, Running.numbers = dist.get_rank() in numbers, numbers
     place = numbers.index(dist.get_rank()) if has_rows else 0
     tensors = [
@@ -279,8 +279,10 @@ def parallel_apply_on_ranks(
     writes = any(each[0] for each in effects)  # into weights: those of the first replica stay
     written = [*(parameters if writes else statistics_among(parameters)), *(first if effects[0][1] else ())]
     share_tensors([*dict.fromkeys([*buffers, *written, *in_use(Broadcasts.others)])])
+    for *_, sums in origins:
+        sums.begin()
     ties = [
-        *(copy for _, copies in origins for copy in copies.values()),
+        *(copy for _, copies, _ in origins for copy in copies.values()),
         *entered.values(),
         *in_use(Broadcasts.copies),
     ]

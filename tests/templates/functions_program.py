@@ -113,6 +113,14 @@ class Filling(nn.Module):
         return y
 
 
+class Steps(Filling):
+    """Reaches a module that is none of its layers, so that ranks above 0 write into other buffers than its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held = [nn.Linear(1, 1)]
+
+
 class UnevenInTurns(functions.DataParallelInTurns):
     scatter = Uneven.scatter
 
@@ -204,7 +212,7 @@ def in_turns(world: int, own: Filling, call: Any, reference: Any = ReplicasOfOne
         if dist.get_rank() == 0 or module is not own:
             yield torch.tensor([*map(ord, printed.getvalue())])
 
-    other = Filling()
+    other = type(own)()
     left = found(other, reference(other, Devices(), world))
     return found(own, call), [*left][: None if dist.get_rank() == 0 else -1]
 
@@ -222,6 +230,11 @@ def library_in_turns(world: int) -> Any:
 
 def parts_in_turns(world: int) -> Any:
     own = Filling()
+    return in_turns(world, own, by_hand(own, functions.parallel_apply_in_turns))
+
+
+def buffers_apart(world: int) -> Any:
+    own = Steps()
     return in_turns(world, own, by_hand(own, functions.parallel_apply_in_turns))
 
 
@@ -344,7 +357,7 @@ def synced_layer(world: int) -> Any:
 
 CHECKS = (
     library, subclass, parts_by_hand, broadcast_by_hand, synced_layer, inputs_written, scripted,
-    subclass_in_turns, library_in_turns, parts_in_turns, function_in_turns,
+    subclass_in_turns, library_in_turns, parts_in_turns, buffers_apart, function_in_turns,
 )  # fmt: skip
 
 

@@ -26,7 +26,7 @@ def found(tmp_path_factory: pytest.TempPathFactory, server: Server) -> Any:
 @pytest.mark.parametrize("world", [2, 3])
 def test_outputs_gradients_and_parameters_are_those_of_one_process(found: Any, world: int) -> None:
     answers = [(name, each) for rank in found[world] for name, each in rank.items() if name[:3] != "of_"]
-    assert len(answers) == 11 * world
+    assert len(answers) == 12 * world
     assert [each for each in answers if not (isinstance(each[1], float) and each[1] < 1e-12)] == []
 
 

@@ -70,7 +70,7 @@ class Filling:
             case ast.AugAssign(target=ast.Name() as target):
                 return self.module.scope(target) is self.module.top or self.is_shared(target)
             case ast.Attribute(value=owner, attr=attr) if attr in FILLING and self.is_shared(owner):
-                return True
+                return attr != "add" or not self._is_sum(node)
             case ast.Attribute(attr=attr) if attr in consumed(self.module.program):
                 return self.is_shared(node)
             case ast.Name(id=name) if name in consumed(self.module.program):
@@ -87,6 +87,13 @@ class Filling:
     def _may_be_container(self, attr: str) -> bool:
         """`self.seen += [x]` extends the list that all replicas have; `self.count += 1` is lost with the replica."""
         return not self.sharing.is_copied(attr) and not self.sharing.is_constant(attr)
+
+    def _is_sum(self, node: ast.AST) -> bool:
+        """`add` of `torch.div(x, x.add(1))`, of a tensor: a set's gives None, with which nobody computes."""
+        call = self.module.parents[node]
+        around = self.module.parents[call] if isinstance(call, ast.Call) and call.func is node else None
+        is_given = isinstance(around, ast.Call) and (self.module.name(around.func) or "").startswith("torch.")
+        return is_given or isinstance(around, ast.BinOp)
 
     def _is_replica(self, owner: ast.expr) -> bool:
         """`self`, where that is a replica, not in a hook, nor in a function of `__init__`, which have the module.

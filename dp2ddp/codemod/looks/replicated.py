@@ -19,10 +19,9 @@ OF_MASTERS = {"run_master", "register_slave"}
 
 def has_own_parts(program: Program) -> bool:
     """Whether wrappers have to go through DataParallel's parts, one by one."""
-    if has_callbacks(program):
-        return True
-    return any(
-        not _is_of_torch(module, owner) for module in program.modules for _, owner in parts_put(module)
+    put = ((module, *each) for module in program.modules for each in parts_put(module))
+    return has_callbacks(program) or any(
+        not _is_of_torch(module, owner) and program.reach.runs(module, node) for module, node, owner in put
     )
 
 
@@ -43,13 +42,13 @@ def has_own_classes(program: Program) -> bool:
 
 @lru_cache(maxsize=1)  # each file's rules ask
 def has_callbacks(program: Program) -> bool:
-    """Whether a file calls its layers when they have been replicated; or else each is on its own."""
-    return any(_calls_back(module) for module in program.modules)
-
-
-def _calls_back(module: Module) -> bool:
-    called = (node.attr for node in module.all(ast.Attribute))
-    return CALLBACK in (*called, *(node.value for node in module.all(ast.Constant)))
+    """Whether layers are called when they have been replicated, by code that can run; or else each is on its own."""
+    return any(
+        program.reach.runs(module, node)
+        for module in program.modules
+        for node in module.nodes(ast.Attribute, ast.Constant)
+        if CALLBACK in (getattr(node, "attr", ""), getattr(node, "value", ""))
+    )
 
 
 def is_master(node: ast.ClassDef) -> bool:

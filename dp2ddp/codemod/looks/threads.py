@@ -158,9 +158,11 @@ def _leaks(parts: Iterable[Part], target: ast.AST) -> Iterator[str]:
     Whether `self.out` of `self.out.append(x)` was made by the object, or given to it, is not asked.
     """
     for module, function in parts:
-        own = {""} | stored_names(function) | {each.arg for each in inside(function, ast.arg)} - {"self"}
-        yield from (each.names[0] for each in inside(function, ast.Global))
-        yield from (each.names[0] for each in inside(function, ast.Nonlocal))
+        stored = stored_names(function)
+        own = {""} | stored | {each.arg for each in inside(function, ast.arg)} - {"self"}
+        declared = [name for each in inside(function, ast.Global) for name in each.names]
+        declared += [name for each in inside(function, ast.Nonlocal) for name in each.names]
+        yield from (name for name in declared if name in stored)
         for each in _changes(module, function):
             is_own = isinstance(target, ast.ClassDef) and _is_set_on_self(each)
             if root_name(each) not in own and not is_own:
