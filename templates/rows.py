@@ -44,13 +44,17 @@ class OwnRows:
             first.detach().copy_(own.detach())
         return bool(written)
 
-    def settle(self, tree: Any, drew: List[int]) -> Any:
-        """What the first replica drew and wrote is everybody's now. Gives the ranks' numbers of rows of each output."""
+    def settle(self, tree: Any, drew: List[int], ties: Sequence[torch.Tensor]) -> Any:
+        """What the first replica drew and wrote is everybody's now. Gives the ranks' numbers of rows of each output.
+
+        An output wants a gradient if one replica's does: then all ranks go back to the ties, as DataParallel does.
+        """
         shapes = map_tensors(self.keep, tree, object)  # of a dict: for which keys, in which order
         form = zlib.crc32(repr(shapes).encode())
         counts = [output.shape[self.dim] for output in self.outputs]
+        wants = [output.requires_grad for output in self.outputs]
         wrote = self.versions != [parameter._version for parameter in self.parameters]
-        numbers = exchange_numbers([form, self.write_back(), wrote, *drew, *counts])
+        numbers = exchange_numbers([form, self.write_back(), wrote, *drew, *wants, *counts])
         if any(each[0] != form for each in numbers):
             reason = "outputs of other shapes are not gathered (pad_packed_sequence: total_length)"
             raise RuntimeError(f"{reason}, nor dicts in another order")
@@ -58,7 +62,11 @@ class OwnRows:
         written = self.parameters if any(each[2] for each in numbers) else statistics_among(self.parameters)
         in_place = [first for first, _ in self.in_place if numbers[0][1]]
         share_tensors([*self.module.buffers(), *in_place, *written])
-        return [*zip(*numbers)][3 + len(drew) :]
+        by_output = [*zip(*numbers)][3 + len(drew) :]
+        for place, is_wanted in enumerate(map(any, by_output[: len(wants)])):
+            if is_wanted and not wants[place]:
+                self.outputs[place] = Tie.apply(self.outputs[place], *ties)
+        return by_output[len(wants) :]
 
     def keep(self, output: Any) -> Any:
         """Keep this rank's rows of an output. DataParallel cannot gather numbers, arrays and most objects."""
@@ -69,6 +77,19 @@ class OwnRows:
         if output is not None and not isinstance(output, str):
             raise TypeError(f"outputs are gathered as tensors; a forward gives a {type(output).__name__}")
         return type(output).__name__
+
+
+class Tie(torch.autograd.Function):
+    """A tensor from which backward goes to others, and brings them nothing."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, *others: torch.Tensor) -> torch.Tensor:
+        ctx.others = [None for _ in others]
+        return tensor.view_as(tensor)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        return (None, *ctx.others)
 
 
 def gather_rows(rows: torch.Tensor, counts: Sequence[int], dim: int = 0) -> torch.Tensor:

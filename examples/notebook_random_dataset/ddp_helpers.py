@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 36975f39): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 746fd866): yours now, it needs torch alone."""
 
 import atexit
 import copyreg
@@ -476,13 +476,17 @@ class OwnRows:
             first.detach().copy_(own.detach())
         return bool(written)
 
-    def settle(self, tree: Any, drew: List[int]) -> Any:
-        """What the first replica drew and wrote is everybody's now. Gives the ranks' numbers of rows of each output."""
+    def settle(self, tree: Any, drew: List[int], ties: Sequence[torch.Tensor]) -> Any:
+        """What the first replica drew and wrote is everybody's now. Gives the ranks' numbers of rows of each output.
+
+        An output wants a gradient if one replica's does: then all ranks go back to the ties, as DataParallel does.
+        """
         shapes = map_tensors(self.keep, tree, object)  # of a dict: for which keys, in which order
         form = zlib.crc32(repr(shapes).encode())
         counts = [output.shape[self.dim] for output in self.outputs]
+        wants = [output.requires_grad for output in self.outputs]
         wrote = self.versions != [parameter._version for parameter in self.parameters]
-        numbers = exchange_numbers([form, self.write_back(), wrote, *drew, *counts])
+        numbers = exchange_numbers([form, self.write_back(), wrote, *drew, *wants, *counts])
         if any(each[0] != form for each in numbers):
             reason = "outputs of other shapes are not gathered (pad_packed_sequence: total_length)"
             raise RuntimeError(f"{reason}, nor dicts in another order")
@@ -490,7 +494,11 @@ class OwnRows:
         written = self.parameters if any(each[2] for each in numbers) else statistics_among(self.parameters)
         in_place = [first for first, _ in self.in_place if numbers[0][1]]
         share_tensors([*self.module.buffers(), *in_place, *written])
-        return [*zip(*numbers)][3 + len(drew) :]
+        by_output = [*zip(*numbers)][3 + len(drew) :]
+        for place, is_wanted in enumerate(map(any, by_output[: len(wants)])):
+            if is_wanted and not wants[place]:
+                self.outputs[place] = Tie.apply(self.outputs[place], *ties)
+        return by_output[len(wants) :]
 
     def keep(self, output: Any) -> Any:
         """Keep this rank's rows of an output. DataParallel cannot gather numbers, arrays and most objects."""
@@ -501,6 +509,19 @@ class OwnRows:
         if output is not None and not isinstance(output, str):
             raise TypeError(f"outputs are gathered as tensors; a forward gives a {type(output).__name__}")
         return type(output).__name__
+
+
+class Tie(torch.autograd.Function):
+    """A tensor from which backward goes to others, and brings them nothing."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, *others: torch.Tensor) -> torch.Tensor:
+        ctx.others = [None for _ in others]
+        return tensor.view_as(tensor)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        return (None, *ctx.others)
 
 
 def gather_rows(rows: torch.Tensor, counts: Sequence[int], dim: int = 0) -> torch.Tensor:
@@ -590,22 +611,22 @@ def compute_own_rows(wrapper: Any, inputs: Any, kwargs: Any) -> Any:
     module, dim = wrapper.module, wrapper.dim
     rows = OwnRows(module, bool(inputs or kwargs), len(wrapper.device_ids), dim)
     learned = learned_beside(module)
-    want_gradients = bool(learned)
+    entered: List[torch.Tensor] = []
     if Rank.before_forward:
         Rank.before_forward(module)
 
     def take(tensor: torch.Tensor) -> torch.Tensor:
-        nonlocal want_gradients
         if tensor.requires_grad and torch.is_grad_enabled():
-            want_gradients, (tensor,) = True, CopyToRanks.apply(None, tensor)
+            (tensor,) = CopyToRanks.apply(None, tensor)
+            entered.append(tensor)
         return rows.take(tensor)
 
     inputs, kwargs = map_tensors(take, (inputs, kwargs))
-    sums = wrapper.sums(module, rows.parameters, want_gradients)
+    sums = wrapper.sums(module, rows.parameters, wait=bool(learned or entered))
     copies = make_copies(rows.parameters, sums, learned)
     with replica_draws(rows.has_any) as drew, without_hooks():
         tree = wrapper.run_replica(make_replica(module, copies), rows.has_any, inputs, kwargs)
-    counts = rows.settle(tree, drew)
+    counts = rows.settle(tree, drew, [*copies.values(), *entered])
     sums.begin()
     whole = map(wrapper.join_rows, rows.outputs, counts, [dim] * len(counts))
     return map_tensors(lambda output: next(whole), tree)

@@ -39,9 +39,10 @@ class Net(nn.Module):
     def forward(self, x: torch.Tensor, y: torch.Tensor | None = None, mode: str = "scores") -> Any:
         features = self.body(x)
         scores = self.head(self.drop(features) if mode == "dropout" else features)
-        if mode == "loss":
+        if "loss" in mode:
             assert y is not None
-            return F.cross_entropy(scores, y)
+            loss = F.cross_entropy(scores, y)
+            return loss if mode == "loss" or 0 in y else loss.detach()
         outputs = {
             "dict": {"scores": scores, "features": features, "none": None},
             "tuple": (scores, [features, scores * 2]),
@@ -692,6 +693,9 @@ SCENARIOS: dict[str, Scenario] = {
     "hardest_triplet_of_the_batch": simple(hardest_triplet),
     "loss_in_forward_mean": simple(lambda n, x, y: n(x, y, mode="loss").mean()),
     "loss_in_forward_sum": simple(lambda n, x, y: n(x, y, "loss").sum(), 12),
+    "loss_without_gradient_in_a_chunk": simple(
+        lambda n, x, y: n(x, torch.arange(len(x)).clamp(max=4).flip(0), "loss of 0").mean()
+    ),
     "dict_output": simple(lambda n, x, y: F.cross_entropy(n(x, mode="dict")["scores"], y)),
     "tuple_output": simple(lambda n, x, y: F.cross_entropy((o := n(x, mode="tuple"))[0], y) + o[1][1].mean()),
     "namedtuple_output": simple(lambda n, x, y: F.cross_entropy(n(x, mode="pair").scores, y)),
@@ -707,12 +711,10 @@ SCENARIOS: dict[str, Scenario] = {
             two_models_draw_from_one_device, inputs_that_want_gradients, attack_on_a_frozen_model,
             recurrent_along_dim_1, thawed_and_replaced_after_the_wrap, converted_after_the_wrap,
             buffers_written_in_forward, running_statistics_that_are_parameters,
-            learned_and_no_parameters, spectral_norm,
-            shared_parameters, several_forwards_one_backward,
+            learned_and_no_parameters, spectral_norm, shared_parameters, several_forwards_one_backward,
             one_output_of_two_is_used, alternating_models, fewer_rows_than_ranks, fewer_devices_than_ranks,
-            reentrant_checkpoints,
-            penalty_under_accumulation, hooks_on_parameters, gradients_of_some, backwards_in_any_order,
-            three_backwards_of_a_gan, two_models_teach_each_other,
+            reentrant_checkpoints, penalty_under_accumulation, hooks_on_parameters, gradients_of_some,
+            backwards_in_any_order, three_backwards_of_a_gan, two_models_teach_each_other,
         )
     },
 }  # fmt: skip
