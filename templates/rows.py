@@ -47,14 +47,16 @@ class OwnRows:
     def settle(self, tree: Any, drew: List[int], ties: Sequence[torch.Tensor]) -> Any:
         """What the first replica drew and wrote is everybody's now. Gives the ranks' numbers of rows of each output.
 
-        An output wants a gradient if one replica's does: then all ranks go back to the ties, as DataParallel does.
+        An output wants a gradient if one replica's does: then all ranks' backward goes to the ties.
         """
         shapes = map_tensors(self.keep, tree, object)  # of a dict: for which keys, in which order
         form = zlib.crc32(repr(shapes).encode())
         counts = [output.shape[self.dim] for output in self.outputs]
         wants = [output.requires_grad for output in self.outputs]
-        wrote = self.versions != [parameter._version for parameter in self.parameters]
-        numbers = exchange_numbers([form, self.write_back(), wrote, *drew, *wants, *counts])
+        wrote = [each for each, version in zip(self.parameters, self.versions) if each._version != version]
+        for parameter in wrote if dist.get_rank() else ():
+            parameter.data = parameter.data.clone()  # autograd may have saved what this replica has written
+        numbers = exchange_numbers([form, self.write_back(), wrote != [], *drew, *wants, *counts])
         if any(each[0] != form for each in numbers):
             reason = "outputs of other shapes are not gathered (pad_packed_sequence: total_length)"
             raise RuntimeError(f"{reason}, nor dicts in another order")
@@ -65,7 +67,7 @@ class OwnRows:
         by_output = [*zip(*numbers)][3 + len(drew) :]
         for place, is_wanted in enumerate(map(any, by_output[: len(wants)])):
             if is_wanted and not wants[place]:
-                self.outputs[place] = Tie.apply(self.outputs[place], *ties)
+                self.outputs[place] = self.outputs[place] + sum(tie.reshape(-1)[:0].sum() for tie in ties)
         return by_output[len(wants) :]
 
     def keep(self, output: Any) -> Any:
@@ -77,19 +79,6 @@ class OwnRows:
         if output is not None and not isinstance(output, str):
             raise TypeError(f"outputs are gathered as tensors; a forward gives a {type(output).__name__}")
         return type(output).__name__
-
-
-class Tie(torch.autograd.Function):
-    """A tensor from which backward goes to others, and brings them nothing."""
-
-    @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor, *others: torch.Tensor) -> torch.Tensor:
-        ctx.others = [None for _ in others]
-        return tensor.view_as(tensor)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Any) -> Any:
-        return (None, *ctx.others)
 
 
 def gather_rows(rows: torch.Tensor, counts: Sequence[int], dim: int = 0) -> torch.Tensor:

@@ -89,7 +89,7 @@ def run_at_once(
     module: torch.nn.Module, memory: "Reached", replica: Any, has_rows: bool, inputs: Any, kwargs: Any
 ) -> Tuple[Any, bool]:
     """What a replica gives if all run at once, and whether no rank's has left anything; else all is as it was."""
-    held = [*module.parameters(), *module.buffers()]
+    held = [*module.parameters(), *replica.buffers()]
     before, streams = [tensor.detach().clone() for tensor in held], host_streams()
     on_device = torch.cuda.get_rng_state() if torch.cuda.is_available() else None
     spare, given = copy_replica(replica), map_tensors(torch.clone, (inputs, kwargs))
