@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 746fd866): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition bec36027): yours now, it needs torch alone."""
 
 import atexit
 import gc

@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 746fd866): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition bec36027): yours now, it needs torch alone."""
 
 import atexit
 import copyreg
@@ -207,24 +207,38 @@ def learned_beside(module: torch.nn.Module) -> List[torch.Tensor]:
     ]
 
 
+def own_buffers(module: torch.nn.Module) -> Dict[Any, torch.Tensor]:
+    """Copies of buffers for the replica of a rank > 0: the module's become rank 0's behind the forward.
+
+    Autograd may have saved what the replica has put there; of batch norm's, which are many, it has nothing.
+    """
+    of_batch_norm = torch.nn.BatchNorm2d.forward
+    parts = (part for part in module.modules() if getattr(type(part), "forward", None) is not of_batch_norm)
+    buffers = [each for part in parts for each in part._buffers.values() if each is not None]
+    if not buffers or not torch.is_grad_enabled() or dist.get_rank() == 0:
+        return {}
+    return {each: each.clone() for each in buffers if not each.requires_grad}
+
+
 def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) -> Any:
     """A copy of a module with copies in place of what it learns; what forward assigns to it is gone with it.
 
-    Other buffers are the module's own: rank 0's replica changes them, as replica 0 of DataParallel does.
+    Buffers without a copy are the module's own: rank 0's replica changes them, as replica 0 of DataParallel does.
     """
     replicas: Dict[Any, Any] = {part: copy_part(part) for part in module.modules()}
-    learns_beside = any(type(each) is torch.Tensor for each in copies)
+    has_others = any(type(each) is torch.Tensor for each in copies)
     for part, replica in replicas.items():
         parameters = part._parameters.items()
         own = {name: copies[p] for name, p in parameters if p is not None}
         children = {name: replicas.get(child) for name, child in part._modules.items()}
         if isinstance(part, torch.jit.ScriptModule):  # what it has is in C++
-            for name, each in {**children, **own, **part._buffers, "_former_parameters": own}.items():
+            buffers = {name: copies.get(each, each) for name, each in part._buffers.items()}
+            for name, each in {**children, **own, **buffers, "_former_parameters": own}.items():
                 setattr(replica, name, each)
             continue
         replica._modules.update(children)
         replica._parameters.update({name: None for name, parameter in parameters if parameter is None})
-        for held in (replica._buffers, vars(replica)) if learns_beside else ():
+        for held in (replica._buffers, vars(replica)) if has_others else ():
             tensors = {name: each for name, each in held.items() if type(each) is torch.Tensor}
             held.update({name: copies[each] for name, each in tensors.items() if each in copies})
         vars(replica).update(own, _former_parameters=own)  # plain tensors, no parameters of the replica
@@ -364,23 +378,27 @@ class GradientSums:
         sparse = {part.weight for part in module.modules() if vars(part).get("sparse") is True}
         self.dense = [parameter for parameter in trained if parameter not in sparse]
         self.tables = [parameter for parameter in trained if parameter in sparse]
-        self.wait, self.buffers = wait, [*module.buffers()]
+        self.wait, self.buffers, self.own = wait, [*module.buffers()], own_buffers(module)
         self.begin()
 
     def begin(self) -> None:
         """Behind a forward, or a backward: another backward may follow."""
-        self.versions = [buffer._version for buffer in self.buffers]
+        self.versions = self.versions_now()
+
+    def versions_now(self) -> List[int]:
+        return [self.own.get(buffer, buffer)._version for buffer in self.buffers]
 
     def copies(self) -> Dict[torch.Tensor, torch.Tensor]:
-        """What stands for each trained parameter in the replica of this rank."""
+        """What stands for each trained parameter, and for buffers, in the replica of this rank."""
         parameters = [*self.dense, *self.tables]
-        return dict(zip(parameters, CopyToRanks.apply(self, *parameters) if parameters else ()))
+        copies = CopyToRanks.apply(self, *parameters) if parameters else ()
+        return {**self.own, **dict(zip(parameters, copies))}
 
     def finish(self, gradients: Sequence[Any]) -> List[torch.Tensor]:
         """The sums of all gradients; zeros where backward left parameters out, as DataParallel has them."""
         sums = [*self.sum_dense(gradients[: len(self.dense)])]
         sums += map(sum_sparse, gradients[len(self.dense) :], self.tables)
-        if self.versions != [buffer._version for buffer in self.buffers]:
+        if self.versions != self.versions_now():
             share_tensors(self.buffers)  # a checkpoint has run its part of the forward again
         self.begin()
         return sums
@@ -479,14 +497,16 @@ class OwnRows:
     def settle(self, tree: Any, drew: List[int], ties: Sequence[torch.Tensor]) -> Any:
         """What the first replica drew and wrote is everybody's now. Gives the ranks' numbers of rows of each output.
 
-        An output wants a gradient if one replica's does: then all ranks go back to the ties, as DataParallel does.
+        An output wants a gradient if one replica's does: then all ranks' backward goes to the ties.
         """
         shapes = map_tensors(self.keep, tree, object)  # of a dict: for which keys, in which order
         form = zlib.crc32(repr(shapes).encode())
         counts = [output.shape[self.dim] for output in self.outputs]
         wants = [output.requires_grad for output in self.outputs]
-        wrote = self.versions != [parameter._version for parameter in self.parameters]
-        numbers = exchange_numbers([form, self.write_back(), wrote, *drew, *wants, *counts])
+        wrote = [each for each, version in zip(self.parameters, self.versions) if each._version != version]
+        for parameter in wrote if dist.get_rank() else ():
+            parameter.data = parameter.data.clone()  # autograd may have saved what this replica has written
+        numbers = exchange_numbers([form, self.write_back(), wrote != [], *drew, *wants, *counts])
         if any(each[0] != form for each in numbers):
             reason = "outputs of other shapes are not gathered (pad_packed_sequence: total_length)"
             raise RuntimeError(f"{reason}, nor dicts in another order")
@@ -497,7 +517,7 @@ class OwnRows:
         by_output = [*zip(*numbers)][3 + len(drew) :]
         for place, is_wanted in enumerate(map(any, by_output[: len(wants)])):
             if is_wanted and not wants[place]:
-                self.outputs[place] = Tie.apply(self.outputs[place], *ties)
+                self.outputs[place] = self.outputs[place] + sum(tie.reshape(-1)[:0].sum() for tie in ties)
         return by_output[len(wants) :]
 
     def keep(self, output: Any) -> Any:
@@ -509,19 +529,6 @@ class OwnRows:
         if output is not None and not isinstance(output, str):
             raise TypeError(f"outputs are gathered as tensors; a forward gives a {type(output).__name__}")
         return type(output).__name__
-
-
-class Tie(torch.autograd.Function):
-    """A tensor from which backward goes to others, and brings them nothing."""
-
-    @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor, *others: torch.Tensor) -> torch.Tensor:
-        ctx.others = [None for _ in others]
-        return tensor.view_as(tensor)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Any) -> Any:
-        return (None, *ctx.others)
 
 
 def gather_rows(rows: torch.Tensor, counts: Sequence[int], dim: int = 0) -> torch.Tensor:
