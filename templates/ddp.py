@@ -10,7 +10,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from .draws import replica_draws
 from .ranks import init_distributed, together
-from .replicas import make_replica, run_alone
+from .replicas import make_replica, own_buffers, run_alone
 from .rows import OwnRows, gather_rows
 from .trees import map_tensors
 
@@ -46,7 +46,7 @@ class WholeBatchDDP(DistributedDataParallel):
         inputs, kwargs = map_tensors(take, (inputs, kwargs))
         with replica_draws(rows.has_any) as drew:
             tree = super().forward(*inputs, **kwargs)
-        counts = rows.settle(tree, drew)
+        counts = rows.settle(tree, drew, self.trained)
         whole = iter(GatherRows.apply(self, counts, *rows.outputs, *self.trained))
         return map_tensors(lambda output: next(whole), tree)
 
@@ -68,7 +68,8 @@ class WholeBatchDDP(DistributedDataParallel):
         parameters = [*self.module.parameters()]
         if torch.is_grad_enabled():
             self.check(parameters)
-        return make_replica(self.module, {p: p.view_as(p) for p in parameters})(*inputs, **kwargs)
+        copies = {**own_buffers(self.module), **{p: p.view_as(p) for p in parameters}}
+        return make_replica(self.module, copies)(*inputs, **kwargs)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         refuse(True, "the model is copied, or saved as a whole")

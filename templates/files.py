@@ -24,9 +24,10 @@ def flush_file(file: Any, path: str) -> None:
     try:
         file.flush()
     finally:
-        if path and Rank.process and own_rank() == 0:
+        is_rank = path and Rank.process == os.getpid()  # workers have rank 0's connection to the store
+        if is_rank and own_rank() == 0:
             dist.distributed_c10d._get_default_store().add(path, 1)
-        elif path and Rank.process:
+        elif is_rank:
             if not FLUSHED:
                 sys.addaudithook(wait_for_rank0)
             FLUSHED[path] = FLUSHED.get(path, 0) + 1

@@ -119,21 +119,21 @@ def compute_own_rows(wrapper: Any, inputs: Any, kwargs: Any) -> Any:
     module, dim = wrapper.module, wrapper.dim
     rows = OwnRows(module, bool(inputs or kwargs), len(wrapper.device_ids), dim)
     learned = learned_beside(module)
-    want_gradients = bool(learned)
+    entered: List[torch.Tensor] = []
     if Rank.before_forward:
         Rank.before_forward(module)
 
     def enter(tensor: torch.Tensor) -> torch.Tensor:
-        nonlocal want_gradients
         if tensor.requires_grad and torch.is_grad_enabled():
-            want_gradients, (tensor,) = True, CopyToRanks.apply(None, tensor)
+            (tensor,) = CopyToRanks.apply(None, tensor)
+            entered.append(tensor)
         return tensor
 
     batch = map_tensors(enter, (inputs, kwargs))
-    sums = wrapper.sums(module, rows.parameters, want_gradients)
+    sums = wrapper.sums(module, rows.parameters, wait=bool(learned or entered))
     copies = make_copies(rows.parameters, sums, learned)
     tree, drew = wrapper.run_replicas(rows, copies, batch)
-    counts = rows.settle(tree, drew)
+    counts = rows.settle(tree, drew, [*copies.values(), *entered])
     sums.begin()
     whole = map(wrapper.join_rows, rows.outputs, counts, [dim] * len(counts))
     return map_tensors(lambda output: next(whole), tree)

@@ -35,24 +35,38 @@ def learned_beside(module: torch.nn.Module) -> List[torch.Tensor]:
     ]
 
 
+def own_buffers(module: torch.nn.Module) -> Dict[Any, torch.Tensor]:
+    """Copies of buffers for the replica of a rank > 0: the module's become rank 0's behind the forward.
+
+    Autograd may have saved what the replica has put there; of batch norm's, which are many, it has nothing.
+    """
+    of_batch_norm = torch.nn.BatchNorm2d.forward
+    parts = (part for part in module.modules() if getattr(type(part), "forward", None) is not of_batch_norm)
+    buffers = [each for part in parts for each in part._buffers.values() if each is not None]
+    if not buffers or not torch.is_grad_enabled() or dist.get_rank() == 0:
+        return {}
+    return {each: each.clone() for each in buffers if not each.requires_grad}
+
+
 def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) -> Any:
     """A copy of a module with copies in place of what it learns; what forward assigns to it is gone with it.
 
-    Other buffers are the module's own: rank 0's replica changes them, as replica 0 of DataParallel does.
+    Buffers without a copy are the module's own: rank 0's replica changes them, as replica 0 of DataParallel does.
     """
     replicas: Dict[Any, Any] = {part: copy_part(part) for part in module.modules()}
-    learns_beside = any(type(each) is torch.Tensor for each in copies)
+    has_others = any(type(each) is torch.Tensor for each in copies)
     for part, replica in replicas.items():
         parameters = part._parameters.items()
         own = {name: copies[p] for name, p in parameters if p is not None}
         children = {name: replicas.get(child) for name, child in part._modules.items()}
         if isinstance(part, torch.jit.ScriptModule):  # what it has is in C++
-            for name, each in {**children, **own, **part._buffers, "_former_parameters": own}.items():
+            buffers = {name: copies.get(each, each) for name, each in part._buffers.items()}
+            for name, each in {**children, **own, **buffers, "_former_parameters": own}.items():
                 setattr(replica, name, each)
             continue
         replica._modules.update(children)
         replica._parameters.update({name: None for name, parameter in parameters if parameter is None})
-        for held in (replica._buffers, vars(replica)) if learns_beside else ():
+        for held in (replica._buffers, vars(replica)) if has_others else ():
             tensors = {name: each for name, each in held.items() if type(each) is torch.Tensor}
             held.update({name: copies[each] for name, each in tensors.items() if each in copies})
         vars(replica).update(own, _former_parameters=own)  # plain tensors, no parameters of the replica

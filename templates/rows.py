@@ -44,13 +44,19 @@ class OwnRows:
             first.detach().copy_(own.detach())
         return bool(written)
 
-    def settle(self, tree: Any, drew: List[int]) -> Any:
-        """What the first replica drew and wrote is everybody's now. Gives the ranks' numbers of rows of each output."""
+    def settle(self, tree: Any, drew: List[int], ties: Sequence[torch.Tensor]) -> Any:
+        """What the first replica drew and wrote is everybody's now. Gives the ranks' numbers of rows of each output.
+
+        An output wants a gradient if one replica's does: then all ranks' backward goes to the ties.
+        """
         shapes = map_tensors(self.keep, tree, object)  # of a dict: for which keys, in which order
         form = zlib.crc32(repr(shapes).encode())
         counts = [output.shape[self.dim] for output in self.outputs]
-        wrote = self.versions != [parameter._version for parameter in self.parameters]
-        numbers = exchange_numbers([form, self.write_back(), wrote, *drew, *counts])
+        wants = [output.requires_grad for output in self.outputs]
+        wrote = [each for each, version in zip(self.parameters, self.versions) if each._version != version]
+        for parameter in wrote if dist.get_rank() else ():
+            parameter.data = parameter.data.clone()  # autograd may have saved what this replica has written
+        numbers = exchange_numbers([form, self.write_back(), wrote != [], *drew, *wants, *counts])
         if any(each[0] != form for each in numbers):
             reason = "outputs of other shapes are not gathered (pad_packed_sequence: total_length)"
             raise RuntimeError(f"{reason}, nor dicts in another order")
@@ -58,7 +64,11 @@ class OwnRows:
         written = self.parameters if any(each[2] for each in numbers) else statistics_among(self.parameters)
         in_place = [first for first, _ in self.in_place if numbers[0][1]]
         share_tensors([*self.module.buffers(), *in_place, *written])
-        return [*zip(*numbers)][3 + len(drew) :]
+        by_output = [*zip(*numbers)][3 + len(drew) :]
+        for place, is_wanted in enumerate(map(any, by_output[: len(wants)])):
+            if is_wanted and not wants[place]:
+                self.outputs[place] = self.outputs[place] + sum(tie.reshape(-1)[:0].sum() for tie in ties)
+        return by_output[len(wants) :]
 
     def keep(self, output: Any) -> Any:
         """Keep this rank's rows of an output. DataParallel cannot gather numbers, arrays and most objects."""

@@ -10,6 +10,7 @@ import gzip
 import io
 import json
 import logging
+import multiprocessing
 import os
 import random
 import sys
@@ -148,7 +149,11 @@ def left_to_python() -> Any:
         print(Slow(number).late(), file=log, flush=True)
         with open("log.csv") as file:
             found.append([*file])
-    return found
+    worker = multiprocessing.get_context("fork").Process(target=log.flush)
+    worker.start()
+    worker.join()
+    store = dist.distributed_c10d._get_default_store()
+    return [*found, ask_rank0(store.add, os.path.abspath("log.csv"), 0)]
 
 
 class Slow:

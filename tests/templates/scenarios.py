@@ -39,9 +39,10 @@ class Net(nn.Module):
     def forward(self, x: torch.Tensor, y: torch.Tensor | None = None, mode: str = "scores") -> Any:
         features = self.body(x)
         scores = self.head(self.drop(features) if mode == "dropout" else features)
-        if mode == "loss":
+        if "loss" in mode:
             assert y is not None
-            return F.cross_entropy(scores, y)
+            loss = F.cross_entropy(scores, y)
+            return loss if mode == "loss" or 0 in y else loss.detach()
         outputs = {
             "dict": {"scores": scores, "features": features, "none": None},
             "tuple": (scores, [features, scores * 2]),
@@ -394,14 +395,14 @@ def converted_after_the_wrap(wrap: Wrap, seed: Seed, world: int) -> Iterator[tor
 
 
 class Remembering(nn.Module):
-    """A queue that forward writes through .data, a counter, and a buffer that the result depends on."""
+    """A queue that forward writes through .data, a buffer and a frozen weight that backward needs as they were left."""
 
     queue: torch.Tensor
     center: torch.Tensor
 
     def __init__(self) -> None:
         super().__init__()
-        self.line = nn.Linear(20, 5)
+        self.line, self.scale = nn.Linear(20, 5), nn.Parameter(torch.ones(5), requires_grad=False)
         self.register_buffer("queue", torch.zeros(6, 5))
         self.register_buffer("center", torch.zeros(5))
 
@@ -411,7 +412,8 @@ class Remembering(nn.Module):
         self.queue.data[0].copy_(out.detach().mean(0))
         with torch.no_grad():
             self.center.mul_(0.9).add_(out.mean(0), alpha=0.1)
-        return out * self.center.detach().exp().clone()
+            self.scale.add_(out.mean(0))
+        return out * self.center * self.scale
 
 
 def buffers_written_in_forward(wrap: Wrap, seed: Seed, world: int) -> Iterator[torch.Tensor]:
@@ -692,6 +694,9 @@ SCENARIOS: dict[str, Scenario] = {
     "hardest_triplet_of_the_batch": simple(hardest_triplet),
     "loss_in_forward_mean": simple(lambda n, x, y: n(x, y, mode="loss").mean()),
     "loss_in_forward_sum": simple(lambda n, x, y: n(x, y, "loss").sum(), 12),
+    "loss_without_gradient_in_a_chunk": simple(
+        lambda n, x, y: n(x, torch.arange(len(x)).clamp(max=4).flip(0), "loss of 0").mean()
+    ),
     "dict_output": simple(lambda n, x, y: F.cross_entropy(n(x, mode="dict")["scores"], y)),
     "tuple_output": simple(lambda n, x, y: F.cross_entropy((o := n(x, mode="tuple"))[0], y) + o[1][1].mean()),
     "namedtuple_output": simple(lambda n, x, y: F.cross_entropy(n(x, mode="pair").scores, y)),
@@ -707,12 +712,10 @@ SCENARIOS: dict[str, Scenario] = {
             two_models_draw_from_one_device, inputs_that_want_gradients, attack_on_a_frozen_model,
             recurrent_along_dim_1, thawed_and_replaced_after_the_wrap, converted_after_the_wrap,
             buffers_written_in_forward, running_statistics_that_are_parameters,
-            learned_and_no_parameters, spectral_norm,
-            shared_parameters, several_forwards_one_backward,
+            learned_and_no_parameters, spectral_norm, shared_parameters, several_forwards_one_backward,
             one_output_of_two_is_used, alternating_models, fewer_rows_than_ranks, fewer_devices_than_ranks,
-            reentrant_checkpoints,
-            penalty_under_accumulation, hooks_on_parameters, gradients_of_some, backwards_in_any_order,
-            three_backwards_of_a_gan, two_models_teach_each_other,
+            reentrant_checkpoints, penalty_under_accumulation, hooks_on_parameters, gradients_of_some,
+            backwards_in_any_order, three_backwards_of_a_gan, two_models_teach_each_other,
         )
     },
 }  # fmt: skip
