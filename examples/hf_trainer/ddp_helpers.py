@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition fbe7249f): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 6c6fd504): yours now, it needs torch alone."""
 
 import atexit
 import gc

@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition fbe7249f): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 6c6fd504): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -312,24 +312,38 @@ def share_tensors(tensors: Sequence[torch.Tensor], owner: int = 0) -> None:
         dist._broadcast_coalesced(group, alike, 2**28, owner)
 
 
+def own_buffers(module: torch.nn.Module) -> Dict[Any, torch.Tensor]:
+    """Copies of buffers for the replica of a rank > 0: the module's become rank 0's behind the forward.
+
+    Autograd may have saved what the replica has put there; of batch norm's, which are many, it has nothing.
+    """
+    of_batch_norm = torch.nn.BatchNorm2d.forward
+    parts = (part for part in module.modules() if getattr(type(part), "forward", None) is not of_batch_norm)
+    buffers = [each for part in parts for each in part._buffers.values() if each is not None]
+    if not buffers or not torch.is_grad_enabled() or dist.get_rank() == 0:
+        return {}
+    return {each: each.clone() for each in buffers if not each.requires_grad}
+
+
 def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) -> Any:
     """A copy of a module with copies in place of what it learns; what forward assigns to it is gone with it.
 
-    Other buffers are the module's own: rank 0's replica changes them, as replica 0 of DataParallel does.
+    Buffers without a copy are the module's own: rank 0's replica changes them, as replica 0 of DataParallel does.
     """
     replicas: Dict[Any, Any] = {part: copy_part(part) for part in module.modules()}
-    learns_beside = any(type(each) is torch.Tensor for each in copies)
+    has_others = any(type(each) is torch.Tensor for each in copies)
     for part, replica in replicas.items():
         parameters = part._parameters.items()
         own = {name: copies[p] for name, p in parameters if p is not None}
         children = {name: replicas.get(child) for name, child in part._modules.items()}
         if isinstance(part, torch.jit.ScriptModule):  # what it has is in C++
-            for name, each in {**children, **own, **part._buffers, "_former_parameters": own}.items():
+            buffers = {name: copies.get(each, each) for name, each in part._buffers.items()}
+            for name, each in {**children, **own, **buffers, "_former_parameters": own}.items():
                 setattr(replica, name, each)
             continue
         replica._modules.update(children)
         replica._parameters.update({name: None for name, parameter in parameters if parameter is None})
-        for held in (replica._buffers, vars(replica)) if learns_beside else ():
+        for held in (replica._buffers, vars(replica)) if has_others else ():
             tensors = {name: each for name, each in held.items() if type(each) is torch.Tensor}
             held.update({name: copies[each] for name, each in tensors.items() if each in copies})
         vars(replica).update(own, _former_parameters=own)  # plain tensors, no parameters of the replica
@@ -372,25 +386,18 @@ class OwnRows:
         self.device = self.parameters[0].device if self.parameters else None
         self.versions = [parameter._version for parameter in self.parameters]
         self.replicas, self.dim = min(replicas, dist.get_world_size()), dim
-        self.count = self.replicas if has_any else 1  # of replicas that have rows
+        self.has_any = has_any and dist.get_rank() < replicas or dist.get_rank() == 0
         self.in_place: List[Any] = []  # the first replica's rows, where DataParallel does not copy them
         self.outputs: List[torch.Tensor] = []  # of this rank
 
     def take(self, tensor: torch.Tensor) -> torch.Tensor:
         chunks, rank = tensor.chunk(self.replicas, self.dim), dist.get_rank()
-        self.count = min(self.count, len(chunks))
+        self.has_any = self.has_any and rank < len(chunks)
         others = tensor.narrow(self.dim, 0, min(2, tensor.shape[self.dim]))
         own = (chunks[rank] if rank < len(chunks) else others).to(self.device or tensor.device, copy=True)
         if own.device == tensor.device and not own.is_inference():  # one that is, no replica may write into
             self.in_place.append((chunks[0], own))
         return own
-
-    def of_replica(self, tensor: torch.Tensor, number: int) -> torch.Tensor:
-        return tensor.chunk(self.replicas, self.dim)[number].to(self.device or tensor.device, copy=True)
-
-    @property
-    def has_any(self) -> bool:
-        return dist.get_rank() < self.count
 
     def write_back(self) -> bool:
         """Whether the forward has written into its rows. The first replica's are then in the batch, too."""
@@ -399,13 +406,19 @@ class OwnRows:
             first.detach().copy_(own.detach())
         return bool(written)
 
-    def settle(self, tree: Any, drew: List[int]) -> Any:
-        """What the first replica drew and wrote is everybody's now. Gives the ranks' numbers of rows of each output."""
+    def settle(self, tree: Any, drew: List[int], ties: Sequence[torch.Tensor]) -> Any:
+        """What the first replica drew and wrote is everybody's now. Gives the ranks' numbers of rows of each output.
+
+        An output wants a gradient if one replica's does: then all ranks' backward goes to the ties.
+        """
         shapes = map_tensors(self.keep, tree, object)  # of a dict: for which keys, in which order
         form = zlib.crc32(repr(shapes).encode())
         counts = [output.shape[self.dim] for output in self.outputs]
-        wrote = self.versions != [parameter._version for parameter in self.parameters]
-        numbers = exchange_numbers([form, self.write_back(), wrote, *drew, *counts])
+        wants = [output.requires_grad for output in self.outputs]
+        wrote = [each for each, version in zip(self.parameters, self.versions) if each._version != version]
+        for parameter in wrote if dist.get_rank() else ():
+            parameter.data = parameter.data.clone()  # autograd may have saved what this replica has written
+        numbers = exchange_numbers([form, self.write_back(), wrote != [], *drew, *wants, *counts])
         if any(each[0] != form for each in numbers):
             reason = "outputs of other shapes are not gathered (pad_packed_sequence: total_length)"
             raise RuntimeError(f"{reason}, nor dicts in another order")
@@ -413,7 +426,11 @@ class OwnRows:
         written = self.parameters if any(each[2] for each in numbers) else statistics_among(self.parameters)
         in_place = [first for first, _ in self.in_place if numbers[0][1]]
         share_tensors([*self.module.buffers(), *in_place, *written])
-        return [*zip(*numbers)][3 + len(drew) :]
+        by_output = [*zip(*numbers)][3 + len(drew) :]
+        for place, is_wanted in enumerate(map(any, by_output[: len(wants)])):
+            if is_wanted and not wants[place]:
+                self.outputs[place] = self.outputs[place] + sum(tie.reshape(-1)[:0].sum() for tie in ties)
+        return by_output[len(wants) :]
 
     def keep(self, output: Any) -> Any:
         """Keep this rank's rows of an output. DataParallel cannot gather numbers, arrays and most objects."""
@@ -466,7 +483,7 @@ class WholeBatchDDP(DistributedDataParallel):
         inputs, kwargs = map_tensors(take, (inputs, kwargs))
         with replica_draws(rows.has_any) as drew:
             tree = super().forward(*inputs, **kwargs)
-        counts = rows.settle(tree, drew)
+        counts = rows.settle(tree, drew, self.trained)
         whole = iter(GatherRows.apply(self, counts, *rows.outputs, *self.trained))
         return map_tensors(lambda output: next(whole), tree)
 
@@ -488,7 +505,8 @@ class WholeBatchDDP(DistributedDataParallel):
         parameters = [*self.module.parameters()]
         if torch.is_grad_enabled():
             self.check(parameters)
-        return make_replica(self.module, {p: p.view_as(p) for p in parameters})(*inputs, **kwargs)
+        copies = {**own_buffers(self.module), **{p: p.view_as(p) for p in parameters}}
+        return make_replica(self.module, copies)(*inputs, **kwargs)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         refuse(True, "the model is copied, or saved as a whole")

@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition fbe7249f): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 6c6fd504): yours now, it needs torch alone."""
 
 import atexit
 import copyreg
@@ -251,24 +251,38 @@ def learned_beside(module: torch.nn.Module) -> List[torch.Tensor]:
     ]
 
 
+def own_buffers(module: torch.nn.Module) -> Dict[Any, torch.Tensor]:
+    """Copies of buffers for the replica of a rank > 0: the module's become rank 0's behind the forward.
+
+    Autograd may have saved what the replica has put there; of batch norm's, which are many, it has nothing.
+    """
+    of_batch_norm = torch.nn.BatchNorm2d.forward
+    parts = (part for part in module.modules() if getattr(type(part), "forward", None) is not of_batch_norm)
+    buffers = [each for part in parts for each in part._buffers.values() if each is not None]
+    if not buffers or not torch.is_grad_enabled() or dist.get_rank() == 0:
+        return {}
+    return {each: each.clone() for each in buffers if not each.requires_grad}
+
+
 def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) -> Any:
     """A copy of a module with copies in place of what it learns; what forward assigns to it is gone with it.
 
-    Other buffers are the module's own: rank 0's replica changes them, as replica 0 of DataParallel does.
+    Buffers without a copy are the module's own: rank 0's replica changes them, as replica 0 of DataParallel does.
     """
     replicas: Dict[Any, Any] = {part: copy_part(part) for part in module.modules()}
-    learns_beside = any(type(each) is torch.Tensor for each in copies)
+    has_others = any(type(each) is torch.Tensor for each in copies)
     for part, replica in replicas.items():
         parameters = part._parameters.items()
         own = {name: copies[p] for name, p in parameters if p is not None}
         children = {name: replicas.get(child) for name, child in part._modules.items()}
         if isinstance(part, torch.jit.ScriptModule):  # what it has is in C++
-            for name, each in {**children, **own, **part._buffers, "_former_parameters": own}.items():
+            buffers = {name: copies.get(each, each) for name, each in part._buffers.items()}
+            for name, each in {**children, **own, **buffers, "_former_parameters": own}.items():
                 setattr(replica, name, each)
             continue
         replica._modules.update(children)
         replica._parameters.update({name: None for name, parameter in parameters if parameter is None})
-        for held in (replica._buffers, vars(replica)) if learns_beside else ():
+        for held in (replica._buffers, vars(replica)) if has_others else ():
             tensors = {name: each for name, each in held.items() if type(each) is torch.Tensor}
             held.update({name: copies[each] for name, each in tensors.items() if each in copies})
         vars(replica).update(own, _former_parameters=own)  # plain tensors, no parameters of the replica
@@ -320,23 +334,27 @@ class GradientSums:
         sparse = {part.weight for part in module.modules() if vars(part).get("sparse") is True}
         self.dense = [parameter for parameter in trained if parameter not in sparse]
         self.tables = [parameter for parameter in trained if parameter in sparse]
-        self.wait, self.buffers = wait, [*module.buffers()]
+        self.wait, self.buffers, self.own = wait, [*module.buffers()], own_buffers(module)
         self.begin()
 
     def begin(self) -> None:
         """Behind a forward, or a backward: another backward may follow."""
-        self.versions = [buffer._version for buffer in self.buffers]
+        self.versions = self.versions_now()
+
+    def versions_now(self) -> List[int]:
+        return [self.own.get(buffer, buffer)._version for buffer in self.buffers]
 
     def copies(self) -> Dict[torch.Tensor, torch.Tensor]:
-        """What stands for each trained parameter in the replica of this rank."""
+        """What stands for each trained parameter, and for buffers, in the replica of this rank."""
         parameters = [*self.dense, *self.tables]
-        return dict(zip(parameters, CopyToRanks.apply(self, *parameters) if parameters else ()))
+        copies = CopyToRanks.apply(self, *parameters) if parameters else ()
+        return {**self.own, **dict(zip(parameters, copies))}
 
     def finish(self, gradients: Sequence[Any]) -> List[torch.Tensor]:
         """The sums of all gradients; zeros where backward left parameters out, as DataParallel has them."""
         sums = [*self.sum_dense(gradients[: len(self.dense)])]
         sums += map(sum_sparse, gradients[len(self.dense) :], self.tables)
-        if self.versions != [buffer._version for buffer in self.buffers]:
+        if self.versions != self.versions_now():
             share_tensors(self.buffers)  # a checkpoint has run its part of the forward again
         self.begin()
         return sums
@@ -412,25 +430,18 @@ class OwnRows:
         self.device = self.parameters[0].device if self.parameters else None
         self.versions = [parameter._version for parameter in self.parameters]
         self.replicas, self.dim = min(replicas, dist.get_world_size()), dim
-        self.count = self.replicas if has_any else 1  # of replicas that have rows
+        self.has_any = has_any and dist.get_rank() < replicas or dist.get_rank() == 0
         self.in_place: List[Any] = []  # the first replica's rows, where DataParallel does not copy them
         self.outputs: List[torch.Tensor] = []  # of this rank
 
     def take(self, tensor: torch.Tensor) -> torch.Tensor:
         chunks, rank = tensor.chunk(self.replicas, self.dim), dist.get_rank()
-        self.count = min(self.count, len(chunks))
+        self.has_any = self.has_any and rank < len(chunks)
         others = tensor.narrow(self.dim, 0, min(2, tensor.shape[self.dim]))
         own = (chunks[rank] if rank < len(chunks) else others).to(self.device or tensor.device, copy=True)
         if own.device == tensor.device and not own.is_inference():  # one that is, no replica may write into
             self.in_place.append((chunks[0], own))
         return own
-
-    def of_replica(self, tensor: torch.Tensor, number: int) -> torch.Tensor:
-        return tensor.chunk(self.replicas, self.dim)[number].to(self.device or tensor.device, copy=True)
-
-    @property
-    def has_any(self) -> bool:
-        return dist.get_rank() < self.count
 
     def write_back(self) -> bool:
         """Whether the forward has written into its rows. The first replica's are then in the batch, too."""
@@ -439,13 +450,19 @@ class OwnRows:
             first.detach().copy_(own.detach())
         return bool(written)
 
-    def settle(self, tree: Any, drew: List[int]) -> Any:
-        """What the first replica drew and wrote is everybody's now. Gives the ranks' numbers of rows of each output."""
+    def settle(self, tree: Any, drew: List[int], ties: Sequence[torch.Tensor]) -> Any:
+        """What the first replica drew and wrote is everybody's now. Gives the ranks' numbers of rows of each output.
+
+        An output wants a gradient if one replica's does: then all ranks' backward goes to the ties.
+        """
         shapes = map_tensors(self.keep, tree, object)  # of a dict: for which keys, in which order
         form = zlib.crc32(repr(shapes).encode())
         counts = [output.shape[self.dim] for output in self.outputs]
-        wrote = self.versions != [parameter._version for parameter in self.parameters]
-        numbers = exchange_numbers([form, self.write_back(), wrote, *drew, *counts])
+        wants = [output.requires_grad for output in self.outputs]
+        wrote = [each for each, version in zip(self.parameters, self.versions) if each._version != version]
+        for parameter in wrote if dist.get_rank() else ():
+            parameter.data = parameter.data.clone()  # autograd may have saved what this replica has written
+        numbers = exchange_numbers([form, self.write_back(), wrote != [], *drew, *wants, *counts])
         if any(each[0] != form for each in numbers):
             reason = "outputs of other shapes are not gathered (pad_packed_sequence: total_length)"
             raise RuntimeError(f"{reason}, nor dicts in another order")
@@ -453,7 +470,11 @@ class OwnRows:
         written = self.parameters if any(each[2] for each in numbers) else statistics_among(self.parameters)
         in_place = [first for first, _ in self.in_place if numbers[0][1]]
         share_tensors([*self.module.buffers(), *in_place, *written])
-        return [*zip(*numbers)][3 + len(drew) :]
+        by_output = [*zip(*numbers)][3 + len(drew) :]
+        for place, is_wanted in enumerate(map(any, by_output[: len(wants)])):
+            if is_wanted and not wants[place]:
+                self.outputs[place] = self.outputs[place] + sum(tie.reshape(-1)[:0].sum() for tie in ties)
+        return by_output[len(wants) :]
 
     def keep(self, output: Any) -> Any:
         """Keep this rank's rows of an output. DataParallel cannot gather numbers, arrays and most objects."""
@@ -566,21 +587,21 @@ def compute_own_rows(wrapper: Any, inputs: Any, kwargs: Any) -> Any:
     module, dim = wrapper.module, wrapper.dim
     rows = OwnRows(module, bool(inputs or kwargs), len(wrapper.device_ids), dim)
     learned = learned_beside(module)
-    want_gradients = bool(learned)
+    entered: List[torch.Tensor] = []
     if Rank.before_forward:
         Rank.before_forward(module)
 
     def enter(tensor: torch.Tensor) -> torch.Tensor:
-        nonlocal want_gradients
         if tensor.requires_grad and torch.is_grad_enabled():
-            want_gradients, (tensor,) = True, CopyToRanks.apply(None, tensor)
+            (tensor,) = CopyToRanks.apply(None, tensor)
+            entered.append(tensor)
         return tensor
 
     batch = map_tensors(enter, (inputs, kwargs))
-    sums = wrapper.sums(module, rows.parameters, want_gradients)
+    sums = wrapper.sums(module, rows.parameters, wait=bool(learned or entered))
     copies = make_copies(rows.parameters, sums, learned)
     tree, drew = wrapper.run_replicas(rows, copies, batch)
-    counts = rows.settle(tree, drew)
+    counts = rows.settle(tree, drew, [*copies.values(), *entered])
     sums.begin()
     whole = map(wrapper.join_rows, rows.outputs, counts, [dim] * len(counts))
     return map_tensors(lambda output: next(whole), tree)

@@ -27,7 +27,7 @@
 import torch
 import torch.nn as nn
 from torch.utils.data import Dataset, DataLoader
-from ddp_helpers import WholeBatchPrinting, count_ranks, init_distributed, keep_ranks_alike
+from ddp_helpers import WholeBatchPrinting, count_ranks, init_distributed
 
 # Parameters and DataLoaders
 input_size = 5
@@ -57,8 +57,6 @@ class RandomDataset(Dataset):
         return self.len
 
 init_distributed()
-
-keep_ranks_alike()
 
 rand_loader = DataLoader(dataset=RandomDataset(input_size, data_size),
                          batch_size=batch_size,

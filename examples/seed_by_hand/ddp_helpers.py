@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition fbe7249f): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 6c6fd504): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -276,24 +276,38 @@ def learned_beside(module: torch.nn.Module) -> List[torch.Tensor]:
     ]
 
 
+def own_buffers(module: torch.nn.Module) -> Dict[Any, torch.Tensor]:
+    """Copies of buffers for the replica of a rank > 0: the module's become rank 0's behind the forward.
+
+    Autograd may have saved what the replica has put there; of batch norm's, which are many, it has nothing.
+    """
+    of_batch_norm = torch.nn.BatchNorm2d.forward
+    parts = (part for part in module.modules() if getattr(type(part), "forward", None) is not of_batch_norm)
+    buffers = [each for part in parts for each in part._buffers.values() if each is not None]
+    if not buffers or not torch.is_grad_enabled() or dist.get_rank() == 0:
+        return {}
+    return {each: each.clone() for each in buffers if not each.requires_grad}
+
+
 def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) -> Any:
     """A copy of a module with copies in place of what it learns; what forward assigns to it is gone with it.
 
-    Other buffers are the module's own: rank 0's replica changes them, as replica 0 of DataParallel does.
+    Buffers without a copy are the module's own: rank 0's replica changes them, as replica 0 of DataParallel does.
     """
     replicas: Dict[Any, Any] = {part: copy_part(part) for part in module.modules()}
-    learns_beside = any(type(each) is torch.Tensor for each in copies)
+    has_others = any(type(each) is torch.Tensor for each in copies)
     for part, replica in replicas.items():
         parameters = part._parameters.items()
         own = {name: copies[p] for name, p in parameters if p is not None}
         children = {name: replicas.get(child) for name, child in part._modules.items()}
         if isinstance(part, torch.jit.ScriptModule):  # what it has is in C++
-            for name, each in {**children, **own, **part._buffers, "_former_parameters": own}.items():
+            buffers = {name: copies.get(each, each) for name, each in part._buffers.items()}
+            for name, each in {**children, **own, **buffers, "_former_parameters": own}.items():
                 setattr(replica, name, each)
             continue
         replica._modules.update(children)
         replica._parameters.update({name: None for name, parameter in parameters if parameter is None})
-        for held in (replica._buffers, vars(replica)) if learns_beside else ():
+        for held in (replica._buffers, vars(replica)) if has_others else ():
             tensors = {name: each for name, each in held.items() if type(each) is torch.Tensor}
             held.update({name: copies[each] for name, each in tensors.items() if each in copies})
         vars(replica).update(own, _former_parameters=own)  # plain tensors, no parameters of the replica
@@ -338,23 +352,27 @@ class GradientSums:
         sparse = {part.weight for part in module.modules() if vars(part).get("sparse") is True}
         self.dense = [parameter for parameter in trained if parameter not in sparse]
         self.tables = [parameter for parameter in trained if parameter in sparse]
-        self.wait, self.buffers = wait, [*module.buffers()]
+        self.wait, self.buffers, self.own = wait, [*module.buffers()], own_buffers(module)
         self.begin()
 
     def begin(self) -> None:
         """Behind a forward, or a backward: another backward may follow."""
-        self.versions = [buffer._version for buffer in self.buffers]
+        self.versions = self.versions_now()
+
+    def versions_now(self) -> List[int]:
+        return [self.own.get(buffer, buffer)._version for buffer in self.buffers]
 
     def copies(self) -> Dict[torch.Tensor, torch.Tensor]:
-        """What stands for each trained parameter in the replica of this rank."""
+        """What stands for each trained parameter, and for buffers, in the replica of this rank."""
         parameters = [*self.dense, *self.tables]
-        return dict(zip(parameters, CopyToRanks.apply(self, *parameters) if parameters else ()))
+        copies = CopyToRanks.apply(self, *parameters) if parameters else ()
+        return {**self.own, **dict(zip(parameters, copies))}
 
     def finish(self, gradients: Sequence[Any]) -> List[torch.Tensor]:
         """The sums of all gradients; zeros where backward left parameters out, as DataParallel has them."""
         sums = [*self.sum_dense(gradients[: len(self.dense)])]
         sums += map(sum_sparse, gradients[len(self.dense) :], self.tables)
-        if self.versions != [buffer._version for buffer in self.buffers]:
+        if self.versions != self.versions_now():
             share_tensors(self.buffers)  # a checkpoint has run its part of the forward again
         self.begin()
         return sums
@@ -513,7 +531,7 @@ def replicate_on_ranks(network: torch.nn.Module, devices: Any, detach: bool = Fa
         copies = make_copies(parameters, sums, learned_beside(network))
     replicas = [make_replica(network, copies) for _ in devices]
     for number, replica in enumerate(replicas):
-        replica.of_all_ranks = number, network, copies
+        replica.of_all_ranks = number, network, copies, sums
         if number != dist.get_rank() and dist.get_world_size() > 1 and together():
             replica.forward = Refuse(number)
     return replicas
@@ -584,7 +602,7 @@ def parallel_apply_on_ranks(
     if max(numbers) >= dist.get_world_size():
         raise RuntimeError(f"{max(numbers) + 1} replicas need as many ranks")
     origins = [module.of_all_ranks[1:] for module in modules if hasattr(module, "of_all_ranks")]
-    networks = [*dict.fromkeys(network for network, _ in origins)]
+    networks = [*dict.fromkeys(network for network, *_ in origins)]
     has_rows, Running.numbers = dist.get_rank() in numbers, numbers
     place = numbers.index(dist.get_rank()) if has_rows else 0
     tensors = [
@@ -615,8 +633,10 @@ def parallel_apply_on_ranks(
     writes = any(each[0] for each in effects)  # into weights: those of the first replica stay
     written = [*(parameters if writes else statistics_among(parameters)), *(first if effects[0][1] else ())]
     share_tensors([*dict.fromkeys([*buffers, *written, *in_use(Broadcasts.others)])])
+    for *_, sums in origins:
+        sums.begin()
     ties = [
-        *(copy for _, copies in origins for copy in copies.values()),
+        *(copy for _, copies, _ in origins for copy in copies.values()),
         *entered.values(),
         *in_use(Broadcasts.copies),
     ]
