@@ -65,8 +65,8 @@ class OwnRows:
         in_place = [first for first, _ in self.in_place if numbers[0][1]]
         share_tensors([*self.module.buffers(), *in_place, *written])
         by_output = [*zip(*numbers)][3 + len(drew) :]
-        for place, is_wanted in enumerate(map(any, by_output[: len(wants)])):
-            if is_wanted and not wants[place]:
+        for place, has_way_back in enumerate(map(any, by_output[: len(wants)])):
+            if has_way_back and not wants[place]:
                 self.outputs[place] = self.outputs[place] + sum(tie.reshape(-1)[:0].sum() for tie in ties)
         return by_output[len(wants) :]
 

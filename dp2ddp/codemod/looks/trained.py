@@ -89,12 +89,12 @@ def trains_outside(program: Program) -> bool:
     for wrap in class_wraps(program):
         if name := name_of_wrapped(wrap):
             names |= _names_of(program, name) | {last_name(wrap.argument(0, "module"))}
-    asked = (
+    requested = (
         (module, call.node)
         for module, call in program.calls
         if call.method in ("parameters", "named_parameters") and not _is_only_looked_at(module, call.node)
     )
-    owners = ((module, node.func.value) for module, node in asked)  # type: ignore[attr-defined]  # of methods
+    owners = ((module, node.func.value) for module, node in requested)  # type: ignore[attr-defined]  # of methods
     made = (call for _, call in program.calls if (call.name or "").startswith("torch.optim."))
     return any(_may_be_other(*each, names - {""}) for each in owners) or any(map(_takes_tensors, made))
 
@@ -128,9 +128,9 @@ def _given(module: Module, node: ast.expr) -> list[Source]:
     return given if all(isinstance(each, ast.Name) for _, each in given) else []
 
 
-def _is_only_looked_at(module: Module, asked: ast.Call) -> bool:
+def _is_only_looked_at(module: Module, requested: ast.Call) -> bool:
     """`sum(p.numel() for p in net.parameters())`, `next(net.parameters()).device`, `p.requires_grad = False`."""
-    match module.parents[asked]:
+    match module.parents[requested]:
         case ast.Call(func=ast.Name(id="next")) as first:
             return getattr(module.parents[first], "attr", "") in LOOKED_AT
         case ast.For(target=target) | ast.comprehension(target=target):
