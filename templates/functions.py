@@ -201,6 +201,8 @@ def apply_all_in_turns(modules: Any, place: int, has_rows: bool, given: Any) -> 
     for module in modules:
         vars(module).pop("forward", None)
     outputs, drew = run_in_turns(modules, held, given)
+    for network in dict.fromkeys(module.of_all_ranks[1] for module in modules):
+        share_tensors([*network.parameters()])
     refuse_hidden(outputs)
     return outputs, None, drew, ""
 

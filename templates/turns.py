@@ -45,7 +45,9 @@ def run_rows_in_turns(
     count = min([most, *(len(chunks_of(tensor)) for tensor in tensors_of(batch))])
     replicas = [make_replica(wrapper.module, copies) for _ in range(count)]
     held = [*copies.values(), *wrapper.module.buffers()]
-    return run_in_turns(replicas, held, given, wrapper.run_replica)
+    result = run_in_turns(replicas, held, given, wrapper.run_replica)
+    share_tensors(rows.parameters)  # a forward may write into their .data, and devices round differently
+    return result
 
 
 def run_in_turns(
@@ -79,7 +81,6 @@ def run_in_turns(
             errors.append(error)
         states[number] = ReplicaStream.state
     ReplicaStream.state = states[rank]
-    share_tensors(held)  # a forward may write into .data of weights, and devices round differently
     if errors:
         raise errors[0]
     return result
