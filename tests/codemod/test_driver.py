@@ -181,7 +181,7 @@ def test_an_edit_in_a_long_format_string_is_made_or_refused_but_never_wrong() ->
     ast.parse(found.after)
 
 
-def test_nothing_lets_ranks_wait_in_a_forward() -> None:
+def test_ranks_wait_in_a_forward_that_all_of_them_run_for_every_replica() -> None:
     text = """
     import torch
     def dump(x):
@@ -192,15 +192,11 @@ def test_nothing_lets_ranks_wait_in_a_forward() -> None:
             return x
     net = torch.nn.DataParallel(Net())
     """
-    assert said(converted(text)) == ["hazard DDP501:4"]
-    assert (
-        said(
-            converted(
-                text.replace("dump(x)\n            return", "return").replace("Net())", "Net())\n    dump(1)")
-            )
-        )
-        == []
-    )
+    found = converted(text)
+    assert not found.hazards
+    assert "WholeBatchInTurns(Net())" in found.after
+    outside = text.replace("dump(x)\n            return", "return").replace("Net())", "Net())\n    dump(1)")
+    assert "WholeBatchInTurns" not in converted(outside).after
 
 
 def test_a_report_says_what_was_changed_where() -> None:
