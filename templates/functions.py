@@ -196,7 +196,7 @@ def parallel_apply_in_turns(
 
 def apply_all_in_turns(modules: Any, place: int, has_rows: bool, given: Any) -> Any:
     held: List[torch.Tensor] = []
-    for _, network, copies in (module.of_all_ranks for module in modules):
+    for _, network, copies, _ in (module.of_all_ranks for module in modules):
         held += [*copies.values(), *network.buffers()]
     for module in modules:
         vars(module).pop("forward", None)

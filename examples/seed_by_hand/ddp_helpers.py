@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition b2467b0b): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 432451b5): yours now, it needs torch alone."""
 
 import atexit
 import gc
