@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 
 from .broadcast import Rank
-from .replicas import own_buffers, share_tensors
+from .replicas import buffers_beside_batch_norm, own_buffers, share_tensors
 
 
 class GradientSums:
@@ -17,15 +17,13 @@ class GradientSums:
         sparse = {part.weight for part in module.modules() if vars(part).get("sparse") is True}
         self.dense = [parameter for parameter in trained if parameter not in sparse]
         self.tables = [parameter for parameter in trained if parameter in sparse]
-        self.wait, self.buffers, self.own = wait, [*module.buffers()], own_buffers(module)
+        self.wait, self.buffers = wait, [*module.buffers()]
+        self.saved, self.own = buffers_beside_batch_norm(module), own_buffers(module)
         self.begin()
 
     def begin(self) -> None:
         """Behind a forward, or a backward: another backward may follow."""
-        self.versions = self.versions_now()
-
-    def versions_now(self) -> List[int]:
-        return [self.own.get(buffer, buffer)._version for buffer in self.buffers]
+        self.versions = [buffer._version for buffer in self.buffers]
 
     def copies(self) -> Dict[torch.Tensor, torch.Tensor]:
         """What stands for each trained parameter, and for buffers, in the replica of this rank."""
@@ -37,8 +35,8 @@ class GradientSums:
         """The sums of all gradients; zeros where backward left parameters out, as DataParallel has them."""
         sums = [*self.sum_dense(gradients[: len(self.dense)])]
         sums += map(sum_sparse, gradients[len(self.dense) :], self.tables)
-        if self.versions != self.versions_now():
-            share_tensors(self.buffers)  # a checkpoint has run its part of the forward again
+        if self.saved or self.versions != [buffer._version for buffer in self.buffers]:
+            share_tensors(self.buffers)  # a checkpoint may have run its part of the forward again
         self.begin()
         return sums
 

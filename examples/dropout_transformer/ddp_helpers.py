@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 432451b5): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 48dc2b5c): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -237,17 +237,17 @@ def share_tensors(tensors: Sequence[torch.Tensor], owner: int = 0) -> None:
         dist._broadcast_coalesced(group, alike, 2**28, owner)
 
 
-def own_buffers(module: torch.nn.Module) -> Dict[Any, torch.Tensor]:
-    """Copies of buffers for the replica of a rank > 0: the module's become rank 0's behind the forward.
-
-    Autograd may have saved what the replica has put there; of batch norm's, which are many, it has nothing.
-    """
+def buffers_beside_batch_norm(module: torch.nn.Module) -> List[torch.Tensor]:
+    """Those that autograd may have saved in a forward; batch norm's, which are many, it has not."""
     of_batch_norm = torch.nn.BatchNorm2d.forward
     parts = (part for part in module.modules() if getattr(type(part), "forward", None) is not of_batch_norm)
     buffers = [each for part in parts for each in part._buffers.values() if each is not None]
-    if not buffers or not torch.is_grad_enabled() or dist.get_rank() == 0:
-        return {}
-    return {each: each.clone() for each in buffers if not each.requires_grad}
+    return [each for each in buffers if torch.is_grad_enabled() and not each.requires_grad]
+
+
+def own_buffers(module: torch.nn.Module) -> Dict[Any, torch.Tensor]:
+    """Copies for the replica of a rank > 0: the module's become rank 0's behind the forward."""
+    return {each: each.clone() for each in buffers_beside_batch_norm(module) if dist.get_rank()}
 
 
 def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) -> Any:

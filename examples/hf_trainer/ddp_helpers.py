@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 432451b5): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 48dc2b5c): yours now, it needs torch alone."""
 
 import atexit
 import gc

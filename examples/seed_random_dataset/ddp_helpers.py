@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 432451b5): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 48dc2b5c): yours now, it needs torch alone."""
 
 import atexit
 import copyreg
@@ -256,17 +256,17 @@ def learned_beside(module: torch.nn.Module) -> List[torch.Tensor]:
     ]
 
 
-def own_buffers(module: torch.nn.Module) -> Dict[Any, torch.Tensor]:
-    """Copies of buffers for the replica of a rank > 0: the module's become rank 0's behind the forward.
-
-    Autograd may have saved what the replica has put there; of batch norm's, which are many, it has nothing.
-    """
+def buffers_beside_batch_norm(module: torch.nn.Module) -> List[torch.Tensor]:
+    """Those that autograd may have saved in a forward; batch norm's, which are many, it has not."""
     of_batch_norm = torch.nn.BatchNorm2d.forward
     parts = (part for part in module.modules() if getattr(type(part), "forward", None) is not of_batch_norm)
     buffers = [each for part in parts for each in part._buffers.values() if each is not None]
-    if not buffers or not torch.is_grad_enabled() or dist.get_rank() == 0:
-        return {}
-    return {each: each.clone() for each in buffers if not each.requires_grad}
+    return [each for each in buffers if torch.is_grad_enabled() and not each.requires_grad]
+
+
+def own_buffers(module: torch.nn.Module) -> Dict[Any, torch.Tensor]:
+    """Copies for the replica of a rank > 0: the module's become rank 0's behind the forward."""
+    return {each: each.clone() for each in buffers_beside_batch_norm(module) if dist.get_rank()}
 
 
 def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) -> Any:
@@ -339,15 +339,13 @@ class GradientSums:
         sparse = {part.weight for part in module.modules() if vars(part).get("sparse") is True}
         self.dense = [parameter for parameter in trained if parameter not in sparse]
         self.tables = [parameter for parameter in trained if parameter in sparse]
-        self.wait, self.buffers, self.own = wait, [*module.buffers()], own_buffers(module)
+        self.wait, self.buffers = wait, [*module.buffers()]
+        self.saved, self.own = buffers_beside_batch_norm(module), own_buffers(module)
         self.begin()
 
     def begin(self) -> None:
         """Behind a forward, or a backward: another backward may follow."""
-        self.versions = self.versions_now()
-
-    def versions_now(self) -> List[int]:
-        return [self.own.get(buffer, buffer)._version for buffer in self.buffers]
+        self.versions = [buffer._version for buffer in self.buffers]
 
     def copies(self) -> Dict[torch.Tensor, torch.Tensor]:
         """What stands for each trained parameter, and for buffers, in the replica of this rank."""
@@ -359,8 +357,8 @@ class GradientSums:
         """The sums of all gradients; zeros where backward left parameters out, as DataParallel has them."""
         sums = [*self.sum_dense(gradients[: len(self.dense)])]
         sums += map(sum_sparse, gradients[len(self.dense) :], self.tables)
-        if self.versions != self.versions_now():
-            share_tensors(self.buffers)  # a checkpoint has run its part of the forward again
+        if self.saved or self.versions != [buffer._version for buffer in self.buffers]:
+            share_tensors(self.buffers)  # a checkpoint may have run its part of the forward again
         self.begin()
         return sums
 
