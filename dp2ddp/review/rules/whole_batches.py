@@ -4,6 +4,7 @@ import ast
 from collections.abc import Callable, Iterator, Mapping
 
 from dp2ddp.codemod.knowledge.reading_methods import words
+from dp2ddp.codemod.looks.wrapper import IN_TURNS
 from dp2ddp.codemod.model.modules import Call
 from dp2ddp.codemod.model.nodes import NAMED_FUNCTIONS, inside, last_name, values_of
 from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, corrected
@@ -19,6 +20,7 @@ JOINING = [
 SAME_OF_SAME = {"AVG", "MAX", "MIN"}  # operations that give one of W equal values
 HOOKS = ("register_forward_hook", "register_forward_pre_hook")
 FILLS = {"append", "extend", "add", "update"}
+TAKE_TURNS = {each.helper for each in IN_TURNS}  # wrappers behind which every rank runs all replicas
 
 
 def _counted_again(script: DDPScript) -> Iterator[ast.AST]:
@@ -57,7 +59,7 @@ def _filled_by_rows(script: DDPScript) -> Iterator[ast.AST]:
             case ast.Call(func=ast.Attribute(value=hooked, attr=method), args=[hook]) if method in HOOKS:
                 wrap = script.wrap_of_part(hooked)
                 is_part = wrap is not None and hooked not in wrap.mentions
-                if wrap and is_part and "InTurns" not in wrap.helper and _fills(script, hook):
+                if wrap and is_part and wrap.helper not in TAKE_TURNS and _fills(script, hook):
                     yield call.node
 
 
