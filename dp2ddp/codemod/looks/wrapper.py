@@ -90,6 +90,11 @@ def wrapper(program: Program) -> Choice:
     return Choice.LARGE_OUTPUTS if may_give_large_outputs(program) else _of_step(program)
 
 
+def takes_turns(program: Program) -> bool:
+    """Whether a rank may run the forwards of all replicas, on its own device."""
+    return wrapper(program) in IN_TURNS or parts_take_turns(program)
+
+
 def parts_take_turns(program: Program) -> bool:
     """Whether replicas that run by DataParallel's parts fill what outlives a forward: what they print is heard anyway.
 
@@ -100,7 +105,7 @@ def parts_take_turns(program: Program) -> bool:
 
 
 def _of_filling(filled: list[tuple[Module, ast.AST]]) -> Choice:
-    """Ranks take turns, but where forwards only print, or only write into weights."""
+    """Replicas take turns, but where forwards only print, or only write into weights."""
     if all(only_prints(module, node) for module, node in filled):
         return Choice.PRINTS
     if all(_writes_weights(module, node) for module, node in filled):

@@ -24,7 +24,7 @@ from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.knowledge.methods import MethodDoes, method
 from dp2ddp.codemod.looks.filling import fillings_in_backward
 from dp2ddp.codemod.looks.forwards import forwards_of
-from dp2ddp.codemod.looks.wrapper import parts_take_turns
+from dp2ddp.codemod.looks.wrapper import takes_turns
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, inside, last_name
 from dp2ddp.codemod.reasons import Reason
@@ -115,7 +115,7 @@ def _in_forward(module: Module, node: ast.AST) -> Iterator[tuple[ast.AST, Reason
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and module.scope(node) is module.top:
         if any(_makes_learned(*each) for each in module.program.flow.origins(module, node)):
             yield node, LEARNED
-    elif _tells_replicas_apart(module, node) and parts_take_turns(module.program):
+    elif _tells_replicas_apart(module, node) and takes_turns(module.program):
         yield node, NUMBERED
 
 
