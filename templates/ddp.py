@@ -10,7 +10,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from .draws import replica_draws
 from .ranks import init_distributed, together
-from .replicas import make_replica, own_buffers, run_alone
+from .replicas import buffers_beside_batch_norm, make_replica, own_copies, run_alone
 from .rows import OwnRows, gather_rows
 from .trees import map_tensors
 
@@ -68,7 +68,8 @@ class WholeBatchDDP(DistributedDataParallel):
         parameters = [*self.module.parameters()]
         if torch.is_grad_enabled():
             self.check(parameters)
-        copies = {**own_buffers(self.module), **{p: p.view_as(p) for p in parameters}}
+        buffers = own_copies(buffers_beside_batch_norm(self.module))
+        copies = {**buffers, **{p: p.view_as(p) for p in parameters}}
         return make_replica(self.module, copies)(*inputs, **kwargs)
 
     def __reduce_ex__(self, protocol: Any) -> Any:

@@ -49,7 +49,7 @@ class DataParallelOnRanks(AnyDataParallel):
 
 
 class DataParallelInTurns(DataParallelOnRanks):
-    """DataParallelOnRanks for a model whose forward may fill lists, counters, objects: ranks take turns then."""
+    """DataParallelOnRanks for a model whose forward may fill lists, counters, objects: replicas take turns."""
 
     stands_for_data_parallel = True
 
@@ -75,7 +75,7 @@ class LibrarysOnRanks(DataParallelOnRanks):
 
 
 class LibrarysInTurns(DataParallelInTurns, LibrarysOnRanks):
-    """LibrarysOnRanks for a model whose forward may fill lists, counters, objects: ranks take turns then."""
+    """LibrarysOnRanks for a model whose forward may fill lists, counters, objects: replicas take turns."""
 
     stands_for_data_parallel = True
 
@@ -195,12 +195,13 @@ def parallel_apply_in_turns(
 
 
 def apply_all_in_turns(modules: Any, place: int, has_rows: bool, given: Any) -> Any:
-    held: List[torch.Tensor] = []
+    """What `apply_own` gives, when this rank has run all replicas."""
+    held: Dict[torch.Tensor, None] = {}
     for _, network, copies, _ in (module.of_all_ranks for module in modules):
-        held += [*copies.values(), *network.buffers()]
+        held.update(dict.fromkeys([*copies.values(), *network.buffers()]))
     for module in modules:
         vars(module).pop("forward", None)
-    outputs, drew = run_in_turns(modules, held, given)
+    outputs, drew = run_in_turns(modules, [*held], given)
     for network in dict.fromkeys(module.of_all_ranks[1] for module in modules):
         share_tensors([*network.parameters()])
     refuse_hidden(outputs)

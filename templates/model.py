@@ -56,6 +56,16 @@ class AnyDataParallel(torch.nn.Module):
         torch.nn.Module.__setstate__(self, state)
 
 
+def run_own_replica(
+    wrapper: Any, rows: OwnRows, copies: Mapping[Any, torch.Tensor], batch: Any
+) -> Tuple[Any, List[int]]:
+    """What this rank's replica gives for its rows of a batch, and what it draws."""
+    inputs, kwargs = map_tensors(rows.take, batch)
+    replica = make_replica(wrapper.module, copies)
+    with replica_draws(rows.has_any) as drew, without_hooks():
+        return wrapper.run_replica(replica, rows.has_any, inputs, kwargs), drew
+
+
 class WholeBatch(AnyDataParallel):
     """A model that takes a whole batch and gives its outputs, as DataParallel does.
 
@@ -66,27 +76,15 @@ class WholeBatch(AnyDataParallel):
     stands_for_data_parallel = True
     sums: Any = GradientSums
     join_rows: Any = JoinRows.apply
+    run_replicas: Any = run_own_replica
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if dist.get_world_size() == 1 or len(self.device_ids) < 2 or not together():
             return run_alone(self.module, inputs, kwargs)
         return compute_own_rows(self, inputs, kwargs)
 
-    def run_replicas(self, rows: OwnRows, copies: Mapping[Any, torch.Tensor], batch: Any) -> Any:
-        return run_own_replica(self, rows, copies, batch)
-
     def run_replica(self, replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
         return replica(*inputs, **kwargs)
-
-
-def run_own_replica(
-    wrapper: Any, rows: OwnRows, copies: Mapping[Any, torch.Tensor], batch: Any
-) -> Tuple[Any, List[int]]:
-    """What this rank's replica gives for its rows of a batch, and what it draws."""
-    inputs, kwargs = map_tensors(rows.take, batch)
-    replica = make_replica(wrapper.module, copies)
-    with replica_draws(rows.has_any) as drew, without_hooks():
-        return wrapper.run_replica(replica, rows.has_any, inputs, kwargs), drew
 
 
 def call_replica(replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:

@@ -43,9 +43,9 @@ def buffers_beside_batch_norm(module: torch.nn.Module) -> List[torch.Tensor]:
     return [each for each in buffers if torch.is_grad_enabled() and not each.requires_grad]
 
 
-def own_buffers(module: torch.nn.Module) -> Dict[Any, torch.Tensor]:
-    """Copies for the replica of a rank > 0: the module's become rank 0's behind the forward."""
-    return {each: each.clone() for each in buffers_beside_batch_norm(module) if dist.get_rank()}
+def own_copies(buffers: Sequence[torch.Tensor]) -> Dict[Any, torch.Tensor]:
+    """Those for the replica of a rank > 0: the module's become rank 0's behind the forward."""
+    return {each: each.clone() for each in buffers if dist.get_rank()}
 
 
 def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) -> Any:

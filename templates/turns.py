@@ -13,19 +13,6 @@ from .streams import ReplicaStream, get_device_states
 from .trees import map_tensors, tensors_of
 
 
-class WholeBatchInTurns(WholeBatch):
-    """WholeBatch for a model whose forward or hooks may print, write lines, or fill lists, counters, objects.
-
-    Every rank runs all replicas, one after another, so it has what each leaves there, as DataParallel's process has.
-    Outputs and gradients are those of the replica of its number. Each forward takes the time of all replicas'.
-    """
-
-    stands_for_data_parallel = True
-
-    def run_replicas(self, rows: OwnRows, copies: Mapping[Any, torch.Tensor], batch: Any) -> Any:
-        return run_rows_in_turns(self, rows, copies, batch)
-
-
 def run_rows_in_turns(
     wrapper: Any, rows: OwnRows, copies: Mapping[Any, torch.Tensor], batch: Any
 ) -> Tuple[Any, List[int]]:
@@ -48,6 +35,17 @@ def run_rows_in_turns(
     result = run_in_turns(replicas, held, given, wrapper.run_replica)
     share_tensors(rows.parameters)  # a forward may write into their .data, and devices round differently
     return result
+
+
+class WholeBatchInTurns(WholeBatch):
+    """WholeBatch for a model whose forward or hooks may print, write lines, or fill lists, counters, objects.
+
+    Every rank runs all replicas, one after another, so it has what each leaves there, as DataParallel's process has.
+    Outputs and gradients are those of the replica of its number. Each forward takes the time of all replicas'.
+    """
+
+    stands_for_data_parallel = True
+    run_replicas: Any = run_rows_in_turns
 
 
 def run_in_turns(

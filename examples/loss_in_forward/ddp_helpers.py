@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 48dc2b5c): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 6ba6992a): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -316,9 +316,9 @@ def buffers_beside_batch_norm(module: torch.nn.Module) -> List[torch.Tensor]:
     return [each for each in buffers if torch.is_grad_enabled() and not each.requires_grad]
 
 
-def own_buffers(module: torch.nn.Module) -> Dict[Any, torch.Tensor]:
-    """Copies for the replica of a rank > 0: the module's become rank 0's behind the forward."""
-    return {each: each.clone() for each in buffers_beside_batch_norm(module) if dist.get_rank()}
+def own_copies(buffers: Sequence[torch.Tensor]) -> Dict[Any, torch.Tensor]:
+    """Those for the replica of a rank > 0: the module's become rank 0's behind the forward."""
+    return {each: each.clone() for each in buffers if dist.get_rank()}
 
 
 def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) -> Any:
@@ -501,7 +501,8 @@ class WholeBatchDDP(DistributedDataParallel):
         parameters = [*self.module.parameters()]
         if torch.is_grad_enabled():
             self.check(parameters)
-        copies = {**own_buffers(self.module), **{p: p.view_as(p) for p in parameters}}
+        buffers = own_copies(buffers_beside_batch_norm(self.module))
+        copies = {**buffers, **{p: p.view_as(p) for p in parameters}}
         return make_replica(self.module, copies)(*inputs, **kwargs)
 
     def __reduce_ex__(self, protocol: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 48dc2b5c): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 6ba6992a): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -284,9 +284,9 @@ def buffers_beside_batch_norm(module: torch.nn.Module) -> List[torch.Tensor]:
     return [each for each in buffers if torch.is_grad_enabled() and not each.requires_grad]
 
 
-def own_buffers(module: torch.nn.Module) -> Dict[Any, torch.Tensor]:
-    """Copies for the replica of a rank > 0: the module's become rank 0's behind the forward."""
-    return {each: each.clone() for each in buffers_beside_batch_norm(module) if dist.get_rank()}
+def own_copies(buffers: Sequence[torch.Tensor]) -> Dict[Any, torch.Tensor]:
+    """Those for the replica of a rank > 0: the module's become rank 0's behind the forward."""
+    return {each: each.clone() for each in buffers if dist.get_rank()}
 
 
 def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) -> Any:
@@ -353,7 +353,7 @@ class GradientSums:
         self.dense = [parameter for parameter in trained if parameter not in sparse]
         self.tables = [parameter for parameter in trained if parameter in sparse]
         self.wait, self.buffers = wait, [*module.buffers()]
-        self.saved, self.own = buffers_beside_batch_norm(module), own_buffers(module)
+        self.saved = buffers_beside_batch_norm(module)
         self.begin()
 
     def begin(self) -> None:
@@ -364,7 +364,7 @@ class GradientSums:
         """What stands for each trained parameter, and for buffers, in the replica of this rank."""
         parameters = [*self.dense, *self.tables]
         copies = CopyToRanks.apply(self, *parameters) if parameters else ()
-        return {**self.own, **dict(zip(parameters, copies))}
+        return {**own_copies(self.saved), **dict(zip(parameters, copies))}
 
     def finish(self, gradients: Sequence[Any]) -> List[torch.Tensor]:
         """The sums of all gradients; zeros where backward left parameters out, as DataParallel has them."""

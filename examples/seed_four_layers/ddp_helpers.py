@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 48dc2b5c): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 6ba6992a): yours now, it needs torch alone."""
 
 import atexit
 import copyreg
@@ -259,9 +259,9 @@ def buffers_beside_batch_norm(module: torch.nn.Module) -> List[torch.Tensor]:
     return [each for each in buffers if torch.is_grad_enabled() and not each.requires_grad]
 
 
-def own_buffers(module: torch.nn.Module) -> Dict[Any, torch.Tensor]:
-    """Copies for the replica of a rank > 0: the module's become rank 0's behind the forward."""
-    return {each: each.clone() for each in buffers_beside_batch_norm(module) if dist.get_rank()}
+def own_copies(buffers: Sequence[torch.Tensor]) -> Dict[Any, torch.Tensor]:
+    """Those for the replica of a rank > 0: the module's become rank 0's behind the forward."""
+    return {each: each.clone() for each in buffers if dist.get_rank()}
 
 
 def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) -> Any:
@@ -335,7 +335,7 @@ class GradientSums:
         self.dense = [parameter for parameter in trained if parameter not in sparse]
         self.tables = [parameter for parameter in trained if parameter in sparse]
         self.wait, self.buffers = wait, [*module.buffers()]
-        self.saved, self.own = buffers_beside_batch_norm(module), own_buffers(module)
+        self.saved = buffers_beside_batch_norm(module)
         self.begin()
 
     def begin(self) -> None:
@@ -346,7 +346,7 @@ class GradientSums:
         """What stands for each trained parameter, and for buffers, in the replica of this rank."""
         parameters = [*self.dense, *self.tables]
         copies = CopyToRanks.apply(self, *parameters) if parameters else ()
-        return {**self.own, **dict(zip(parameters, copies))}
+        return {**own_copies(self.saved), **dict(zip(parameters, copies))}
 
     def finish(self, gradients: Sequence[Any]) -> List[torch.Tensor]:
         """The sums of all gradients; zeros where backward left parameters out, as DataParallel has them."""
@@ -547,6 +547,16 @@ class AnyDataParallel(torch.nn.Module):
         torch.nn.Module.__setstate__(self, state)
 
 
+def run_own_replica(
+    wrapper: Any, rows: OwnRows, copies: Mapping[Any, torch.Tensor], batch: Any
+) -> Tuple[Any, List[int]]:
+    """What this rank's replica gives for its rows of a batch, and what it draws."""
+    inputs, kwargs = map_tensors(rows.take, batch)
+    replica = make_replica(wrapper.module, copies)
+    with replica_draws(rows.has_any) as drew, without_hooks():
+        return wrapper.run_replica(replica, rows.has_any, inputs, kwargs), drew
+
+
 class WholeBatch(AnyDataParallel):
     """A model that takes a whole batch and gives its outputs, as DataParallel does.
 
@@ -557,27 +567,15 @@ class WholeBatch(AnyDataParallel):
     stands_for_data_parallel = True
     sums: Any = GradientSums
     join_rows: Any = JoinRows.apply
+    run_replicas: Any = run_own_replica
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if dist.get_world_size() == 1 or len(self.device_ids) < 2 or not together():
             return run_alone(self.module, inputs, kwargs)
         return compute_own_rows(self, inputs, kwargs)
 
-    def run_replicas(self, rows: OwnRows, copies: Mapping[Any, torch.Tensor], batch: Any) -> Any:
-        return run_own_replica(self, rows, copies, batch)
-
     def run_replica(self, replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
         return replica(*inputs, **kwargs)
-
-
-def run_own_replica(
-    wrapper: Any, rows: OwnRows, copies: Mapping[Any, torch.Tensor], batch: Any
-) -> Tuple[Any, List[int]]:
-    """What this rank's replica gives for its rows of a batch, and what it draws."""
-    inputs, kwargs = map_tensors(rows.take, batch)
-    replica = make_replica(wrapper.module, copies)
-    with replica_draws(rows.has_any) as drew, without_hooks():
-        return wrapper.run_replica(replica, rows.has_any, inputs, kwargs), drew
 
 
 def compute_own_rows(wrapper: Any, inputs: Any, kwargs: Any) -> Any:
