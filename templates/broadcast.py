@@ -18,7 +18,7 @@ class Rank:
 
 
 def group_of(tensor: torch.Tensor) -> Any:
-    return Rank.host if tensor.device.type == "cpu" else None
+    return Rank.host if tensor.is_cpu else None
 
 
 def gather_tensors(tensor: torch.Tensor) -> List[torch.Tensor]:

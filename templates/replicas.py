@@ -11,14 +11,15 @@ from .trees import map_tensors
 
 
 def share_tensors(tensors: Sequence[torch.Tensor], owner: int = 0) -> None:
-    """Give a rank's numbers to all ranks, as DistributedDataParallel does: in one message for each type of number."""
-    groups: Dict[Any, List[torch.Tensor]] = {}
+    """Give a rank's numbers to all ranks: as bytes, in one message for all types of number that lie in order."""
+    messages: Dict[Any, List[torch.Tensor]] = {}
     for tensor in tensors:
         numbers = tensor.data  # autograd may have saved the tensor: its version stays
-        alike = groups.setdefault(group_of(tensor) or dist.group.WORLD, [])
-        alike.append(torch.view_as_real(numbers) if tensor.is_complex() else numbers)
-    for group, alike in groups.items():
-        dist._broadcast_coalesced(group, alike, 2**28, owner)  # type: ignore[attr-defined]
+        numbers = torch.view_as_real(numbers) if tensor.is_complex() else numbers
+        message = messages.setdefault(group_of(tensor) or dist.group.WORLD, [])
+        message.append(numbers.view(-1).view(torch.uint8) if numbers.is_contiguous() else numbers)
+    for group, message in messages.items():
+        dist._broadcast_coalesced(group, message, 2**28, owner)  # type: ignore[attr-defined]
 
 
 def learned_beside(module: torch.nn.Module) -> List[torch.Tensor]:

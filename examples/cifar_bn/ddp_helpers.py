@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 6ba6992a): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 3a58707c): yours now, it needs torch alone."""
 
 import atexit
 import functools
@@ -36,7 +36,7 @@ class Rank:
 
 
 def group_of(tensor: torch.Tensor) -> Any:
-    return Rank.host if tensor.device.type == "cpu" else None
+    return Rank.host if tensor.is_cpu else None
 
 
 def gather_tensors(tensor: torch.Tensor) -> List[torch.Tensor]:
@@ -345,14 +345,15 @@ def map_tensors(function: Callable[[Any], Any], tree: Any, kind: Any = torch.Ten
 
 
 def share_tensors(tensors: Sequence[torch.Tensor], owner: int = 0) -> None:
-    """Give a rank's numbers to all ranks, as DistributedDataParallel does: in one message for each type of number."""
-    groups: Dict[Any, List[torch.Tensor]] = {}
+    """Give a rank's numbers to all ranks: as bytes, in one message for all types of number that lie in order."""
+    messages: Dict[Any, List[torch.Tensor]] = {}
     for tensor in tensors:
         numbers = tensor.data  # autograd may have saved the tensor: its version stays
-        alike = groups.setdefault(group_of(tensor) or dist.group.WORLD, [])
-        alike.append(torch.view_as_real(numbers) if tensor.is_complex() else numbers)
-    for group, alike in groups.items():
-        dist._broadcast_coalesced(group, alike, 2**28, owner)
+        numbers = torch.view_as_real(numbers) if tensor.is_complex() else numbers
+        message = messages.setdefault(group_of(tensor) or dist.group.WORLD, [])
+        message.append(numbers.view(-1).view(torch.uint8) if numbers.is_contiguous() else numbers)
+    for group, message in messages.items():
+        dist._broadcast_coalesced(group, message, 2**28, owner)
 
 
 def buffers_beside_batch_norm(module: torch.nn.Module) -> List[torch.Tensor]:

@@ -181,16 +181,20 @@ def test_one_node_hands_gradients_to_parameters_in_the_modules_order(kind: Any) 
     assert handed_to == [id(parameter) for parameter in module.parameters()]
 
 
-def test_numbers_that_lie_on_several_devices_are_shared_device_by_device(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_numbers_are_shared_device_by_device_whatever_their_types(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model may come to the wrap before all of it is where it will be: `nn.DataParallel(net).cuda()`."""
-    sent: dict[Any, list[str]] = {}
+    sent: dict[Any, list[tuple[str, torch.dtype]]] = {}
 
     def broadcast(group: Any, tensors: list[torch.Tensor], *more: int) -> None:
-        sent[group] = [each.device.type for each in tensors]
+        sent[group] = [(each.device.type, each.dtype) for each in tensors]
+        for each in tensors:
+            each.fill_(1)
 
     monkeypatch.setattr(torch.distributed, "_broadcast_coalesced", broadcast)
     monkeypatch.setattr(Rank, "host", "gloo")
-    share_tensors([torch.zeros(2), torch.zeros(3, device="meta"), torch.zeros(4)])
-    assert sent == {"gloo": ["cpu", "cpu"], torch.distributed.group.WORLD: ["meta"]}
+    counter, waves, image = torch.tensor(0), torch.zeros(2, dtype=torch.cfloat), torch.zeros(2, 3, 4).mT
+    share_tensors([torch.zeros(2), torch.zeros(3, device="meta"), counter, waves, image])
+    as_bytes = ("cpu", torch.uint8)
+    assert sent["gloo"] == [as_bytes, as_bytes, as_bytes, ("cpu", torch.float32)]
+    assert sent[torch.distributed.group.WORLD] == [("meta", torch.uint8)]
+    assert counter == 0x0101010101010101 and waves.abs().min() > 0 and image.min() == 1
