@@ -10,7 +10,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from .draws import replica_draws
 from .ranks import init_distributed, together
-from .replicas import buffers_beside_batch_norm, make_replica, own_copies, run_alone
+from .replicas import buffers_of_replica, make_replica, run_alone
 from .rows import OwnRows, gather_rows
 from .trees import map_tensors
 
@@ -55,11 +55,10 @@ class WholeBatchDDP(DistributedDataParallel):
         trained = [p for p in parameters if p.requires_grad]
         others = [*map(id, trained)] != [*map(id, self.trained)]
         refuse(others, "other parameters are trained than at the wrap")
-        hooked = any(each._backward_hooks for each in (*trained, *self.module.modules()))
+        parts: List[Any] = [*self.module.modules()]
+        hooked = any(each._backward_hooks for each in (*trained, *parts))
         refuse(hooked, "a parameter or a layer has a backward hook")
-        held = (
-            each for part in self.module.modules() for each in (*part._buffers.values(), *vars(part).values())
-        )
+        held = [each for part in parts for each in (*part._buffers.values(), *vars(part).values())]
         learned = any(type(each) is torch.Tensor and each.requires_grad and each.is_leaf for each in held)
         refuse(learned, "a layer has a tensor that is no parameter, and wants a gradient")
         self.may_sum = True
@@ -68,8 +67,7 @@ class WholeBatchDDP(DistributedDataParallel):
         parameters = [*self.module.parameters()]
         if torch.is_grad_enabled():
             self.check(parameters)
-        buffers = own_copies(buffers_beside_batch_norm(self.module))
-        copies = {**buffers, **{p: p.view_as(p) for p in parameters}}
+        copies = {**buffers_of_replica(self.module), **{p: p.view_as(p) for p in parameters}}
         return make_replica(self.module, copies)(*inputs, **kwargs)
 
     def __reduce_ex__(self, protocol: Any) -> Any:

@@ -36,17 +36,16 @@ def learned_beside(module: torch.nn.Module) -> List[torch.Tensor]:
     ]
 
 
-def buffers_beside_batch_norm(module: torch.nn.Module) -> List[torch.Tensor]:
-    """Those that autograd may have saved in a forward; batch norm's, which are many, it has not."""
+def buffers_of_replica(module: torch.nn.Module) -> Dict[Any, torch.Tensor]:
+    """What a replica has for buffers that autograd may save: copies on ranks > 0, whose own become rank 0's.
+
+    Of batch norm's, which are many, it saves none.
+    """
     of_batch_norm = torch.nn.BatchNorm2d.forward
     parts = (part for part in module.modules() if getattr(type(part), "forward", None) is not of_batch_norm)
     buffers = [each for part in parts for each in part._buffers.values() if each is not None]
-    return [each for each in buffers if torch.is_grad_enabled() and not each.requires_grad]
-
-
-def own_copies(buffers: Sequence[torch.Tensor]) -> Dict[Any, torch.Tensor]:
-    """Those for the replica of a rank > 0: the module's become rank 0's behind the forward."""
-    return {each: each.clone() for each in buffers if dist.get_rank()}
+    saved = [each for each in buffers if torch.is_grad_enabled() and not each.requires_grad]
+    return {each: each.clone() if dist.get_rank() else each for each in saved}
 
 
 def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) -> Any:
@@ -104,8 +103,3 @@ def run_alone(module: torch.nn.Module, inputs: Any, kwargs: Any) -> Any:
     device = next((parameter.device for parameter in module.parameters()), None)
     inputs, kwargs = map_tensors(lambda tensor: tensor.to(device or tensor.device), (inputs, kwargs))
     return module(*inputs, **kwargs)
-
-
-def statistics_among(parameters: Sequence[torch.Tensor]) -> List[torch.Tensor]:
-    """Those that may be running statistics: batch norm writes into them, and their version stays."""
-    return [each for each in parameters if each.dim() == 1 and not each.requires_grad]

@@ -8,7 +8,7 @@ import torch.distributed as dist
 
 from .broadcast import exchange_numbers, gather_tensors
 from .draws import go_on_behind
-from .replicas import share_tensors, statistics_among
+from .replicas import share_tensors
 from .sums import CopyToRanks
 from .trees import map_tensors
 
@@ -25,24 +25,19 @@ class OwnRows:
         self.versions = [parameter._version for parameter in self.parameters]
         self.replicas, self.dim = min(replicas, dist.get_world_size()), dim
         self.has_any = has_any and dist.get_rank() < replicas or dist.get_rank() == 0
-        self.in_place: List[Any] = []  # the first replica's rows, where DataParallel does not copy them
+        self.in_place: List[Any] = []  # first rows of which DataParallel makes no copy, with their versions
         self.outputs: List[torch.Tensor] = []  # of this rank
 
     def take(self, tensor: torch.Tensor) -> torch.Tensor:
         chunks, rank = tensor.chunk(self.replicas, self.dim), dist.get_rank()
         self.has_any = self.has_any and rank < len(chunks)
         others = tensor.narrow(self.dim, 0, min(2, tensor.shape[self.dim]))
-        own = (chunks[rank] if rank < len(chunks) else others).to(self.device or tensor.device, copy=True)
-        if own.device == tensor.device and not own.is_inference():  # one that is, no replica may write into
-            self.in_place.append((chunks[0], own))
+        own = chunks[rank] if rank < len(chunks) else others
+        is_copied = rank > 0 or own.requires_grad and torch.is_grad_enabled()
+        own = (own if is_copied else own.detach()).to(self.device or tensor.device, copy=is_copied)
+        if own.device == tensor.device and not chunks[0].is_inference():  # one that is has no version
+            self.in_place.append((chunks[0], chunks[0]._version))
         return own
-
-    def write_back(self) -> bool:
-        """Whether the forward has written into its rows. The first replica's are then in the batch, too."""
-        written = [(first, own) for first, own in self.in_place if own._version]
-        for first, own in written if dist.get_rank() == 0 else ():
-            first.detach().copy_(own.detach())
-        return bool(written)
 
     def settle(self, tree: Any, drew: List[int], ties: Sequence[torch.Tensor]) -> Any:
         """What the first replica drew and wrote is everybody's now. Gives the ranks' numbers of rows of each output.
@@ -56,14 +51,17 @@ class OwnRows:
         wrote = [each for each, version in zip(self.parameters, self.versions) if each._version != version]
         for parameter in wrote if dist.get_rank() else ():
             parameter.data = parameter.data.clone()  # autograd may have saved what this replica has written
-        numbers = exchange_numbers([form, self.write_back(), wrote != [], *drew, *wants, *counts])
+        wrote_rows = any(first._version != version for first, version in self.in_place)
+        numbers = exchange_numbers([form, wrote_rows, wrote != [], *drew, *wants, *counts])
         if any(each[0] != form for each in numbers):
             reason = "outputs of other shapes are not gathered (pad_packed_sequence: total_length)"
             raise RuntimeError(f"{reason}, nor dicts in another order")
         go_on_behind(numbers[0][3 : 3 + len(drew)])
-        written = self.parameters if any(each[2] for each in numbers) else statistics_among(self.parameters)
-        in_place = [first for first, _ in self.in_place if numbers[0][1]]
-        share_tensors([*self.module.buffers(), *in_place, *written])
+        first_rows = [first for first, _ in self.in_place if numbers[0][1]]
+        has_written = any(each[2] for each in numbers)
+        # batch norm writes into running statistics that are parameters, and their version stays
+        written = [p for p in self.parameters if has_written or p.dim() == 1 and not p.requires_grad]
+        share_tensors([*self.module.buffers(), *first_rows, *written])
         by_output = [*zip(*numbers)][3 + len(drew) :]
         for place, has_way_back in enumerate(map(any, by_output[: len(wants)])):
             if has_way_back and not wants[place]:

@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 
 from .broadcast import Rank
-from .replicas import buffers_beside_batch_norm, own_copies, share_tensors
+from .replicas import buffers_of_replica, share_tensors
 
 
 class GradientSums:
@@ -18,7 +18,7 @@ class GradientSums:
         self.dense = [parameter for parameter in trained if parameter not in sparse]
         self.tables = [parameter for parameter in trained if parameter in sparse]
         self.wait, self.buffers = wait, [*module.buffers()]
-        self.saved = buffers_beside_batch_norm(module)
+        self.saved = buffers_of_replica(module)
         self.begin()
 
     def begin(self) -> None:
@@ -29,7 +29,7 @@ class GradientSums:
         """What stands for each trained parameter, and for buffers, in the replica of this rank."""
         parameters = [*self.dense, *self.tables]
         copies = CopyToRanks.apply(self, *parameters) if parameters else ()
-        return {**own_copies(self.saved), **dict(zip(parameters, copies))}
+        return {**self.saved, **dict(zip(parameters, copies))}
 
     def finish(self, gradients: Sequence[Any]) -> List[torch.Tensor]:
         """The sums of all gradients; zeros where backward left parameters out, as DataParallel has them."""

@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 3a58707c): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 26e10033): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -309,17 +309,16 @@ def share_tensors(tensors: Sequence[torch.Tensor], owner: int = 0) -> None:
         dist._broadcast_coalesced(group, message, 2**28, owner)
 
 
-def buffers_beside_batch_norm(module: torch.nn.Module) -> List[torch.Tensor]:
-    """Those that autograd may have saved in a forward; batch norm's, which are many, it has not."""
+def buffers_of_replica(module: torch.nn.Module) -> Dict[Any, torch.Tensor]:
+    """What a replica has for buffers that autograd may save: copies on ranks > 0, whose own become rank 0's.
+
+    Of batch norm's, which are many, it saves none.
+    """
     of_batch_norm = torch.nn.BatchNorm2d.forward
     parts = (part for part in module.modules() if getattr(type(part), "forward", None) is not of_batch_norm)
     buffers = [each for part in parts for each in part._buffers.values() if each is not None]
-    return [each for each in buffers if torch.is_grad_enabled() and not each.requires_grad]
-
-
-def own_copies(buffers: Sequence[torch.Tensor]) -> Dict[Any, torch.Tensor]:
-    """Those for the replica of a rank > 0: the module's become rank 0's behind the forward."""
-    return {each: each.clone() for each in buffers if dist.get_rank()}
+    saved = [each for each in buffers if torch.is_grad_enabled() and not each.requires_grad]
+    return {each: each.clone() if dist.get_rank() else each for each in saved}
 
 
 def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) -> Any:
@@ -367,11 +366,6 @@ def run_alone(module: torch.nn.Module, inputs: Any, kwargs: Any) -> Any:
     return module(*inputs, **kwargs)
 
 
-def statistics_among(parameters: Sequence[torch.Tensor]) -> List[torch.Tensor]:
-    """Those that may be running statistics: batch norm writes into them, and their version stays."""
-    return [each for each in parameters if each.dim() == 1 and not each.requires_grad]
-
-
 class OwnRows:
     """Which rows of a batch this rank computes: DataParallel's chunk of its number, of so many as there are replicas.
 
@@ -384,24 +378,19 @@ class OwnRows:
         self.versions = [parameter._version for parameter in self.parameters]
         self.replicas, self.dim = min(replicas, dist.get_world_size()), dim
         self.has_any = has_any and dist.get_rank() < replicas or dist.get_rank() == 0
-        self.in_place: List[Any] = []  # the first replica's rows, where DataParallel does not copy them
+        self.in_place: List[Any] = []  # first rows of which DataParallel makes no copy, with their versions
         self.outputs: List[torch.Tensor] = []  # of this rank
 
     def take(self, tensor: torch.Tensor) -> torch.Tensor:
         chunks, rank = tensor.chunk(self.replicas, self.dim), dist.get_rank()
         self.has_any = self.has_any and rank < len(chunks)
         others = tensor.narrow(self.dim, 0, min(2, tensor.shape[self.dim]))
-        own = (chunks[rank] if rank < len(chunks) else others).to(self.device or tensor.device, copy=True)
-        if own.device == tensor.device and not own.is_inference():  # one that is, no replica may write into
-            self.in_place.append((chunks[0], own))
+        own = chunks[rank] if rank < len(chunks) else others
+        is_copied = rank > 0 or own.requires_grad and torch.is_grad_enabled()
+        own = (own if is_copied else own.detach()).to(self.device or tensor.device, copy=is_copied)
+        if own.device == tensor.device and not chunks[0].is_inference():  # one that is has no version
+            self.in_place.append((chunks[0], chunks[0]._version))
         return own
-
-    def write_back(self) -> bool:
-        """Whether the forward has written into its rows. The first replica's are then in the batch, too."""
-        written = [(first, own) for first, own in self.in_place if own._version]
-        for first, own in written if dist.get_rank() == 0 else ():
-            first.detach().copy_(own.detach())
-        return bool(written)
 
     def settle(self, tree: Any, drew: List[int], ties: Sequence[torch.Tensor]) -> Any:
         """What the first replica drew and wrote is everybody's now. Gives the ranks' numbers of rows of each output.
@@ -415,14 +404,17 @@ class OwnRows:
         wrote = [each for each, version in zip(self.parameters, self.versions) if each._version != version]
         for parameter in wrote if dist.get_rank() else ():
             parameter.data = parameter.data.clone()  # autograd may have saved what this replica has written
-        numbers = exchange_numbers([form, self.write_back(), wrote != [], *drew, *wants, *counts])
+        wrote_rows = any(first._version != version for first, version in self.in_place)
+        numbers = exchange_numbers([form, wrote_rows, wrote != [], *drew, *wants, *counts])
         if any(each[0] != form for each in numbers):
             reason = "outputs of other shapes are not gathered (pad_packed_sequence: total_length)"
             raise RuntimeError(f"{reason}, nor dicts in another order")
         go_on_behind(numbers[0][3 : 3 + len(drew)])
-        written = self.parameters if any(each[2] for each in numbers) else statistics_among(self.parameters)
-        in_place = [first for first, _ in self.in_place if numbers[0][1]]
-        share_tensors([*self.module.buffers(), *in_place, *written])
+        first_rows = [first for first, _ in self.in_place if numbers[0][1]]
+        has_written = any(each[2] for each in numbers)
+        # batch norm writes into running statistics that are parameters, and their version stays
+        written = [p for p in self.parameters if has_written or p.dim() == 1 and not p.requires_grad]
+        share_tensors([*self.module.buffers(), *first_rows, *written])
         by_output = [*zip(*numbers)][3 + len(drew) :]
         for place, has_way_back in enumerate(map(any, by_output[: len(wants)])):
             if has_way_back and not wants[place]:
@@ -489,11 +481,10 @@ class WholeBatchDDP(DistributedDataParallel):
         trained = [p for p in parameters if p.requires_grad]
         others = [*map(id, trained)] != [*map(id, self.trained)]
         refuse(others, "other parameters are trained than at the wrap")
-        hooked = any(each._backward_hooks for each in (*trained, *self.module.modules()))
+        parts: List[Any] = [*self.module.modules()]
+        hooked = any(each._backward_hooks for each in (*trained, *parts))
         refuse(hooked, "a parameter or a layer has a backward hook")
-        held = (
-            each for part in self.module.modules() for each in (*part._buffers.values(), *vars(part).values())
-        )
+        held = [each for part in parts for each in (*part._buffers.values(), *vars(part).values())]
         learned = any(type(each) is torch.Tensor and each.requires_grad and each.is_leaf for each in held)
         refuse(learned, "a layer has a tensor that is no parameter, and wants a gradient")
         self.may_sum = True
@@ -502,8 +493,7 @@ class WholeBatchDDP(DistributedDataParallel):
         parameters = [*self.module.parameters()]
         if torch.is_grad_enabled():
             self.check(parameters)
-        buffers = own_copies(buffers_beside_batch_norm(self.module))
-        copies = {**buffers, **{p: p.view_as(p) for p in parameters}}
+        copies = {**buffers_of_replica(self.module), **{p: p.view_as(p) for p in parameters}}
         return make_replica(self.module, copies)(*inputs, **kwargs)
 
     def __reduce_ex__(self, protocol: Any) -> Any:

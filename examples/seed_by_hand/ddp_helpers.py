@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 3a58707c): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 26e10033): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -277,17 +277,16 @@ def learned_beside(module: torch.nn.Module) -> List[torch.Tensor]:
     ]
 
 
-def buffers_beside_batch_norm(module: torch.nn.Module) -> List[torch.Tensor]:
-    """Those that autograd may have saved in a forward; batch norm's, which are many, it has not."""
+def buffers_of_replica(module: torch.nn.Module) -> Dict[Any, torch.Tensor]:
+    """What a replica has for buffers that autograd may save: copies on ranks > 0, whose own become rank 0's.
+
+    Of batch norm's, which are many, it saves none.
+    """
     of_batch_norm = torch.nn.BatchNorm2d.forward
     parts = (part for part in module.modules() if getattr(type(part), "forward", None) is not of_batch_norm)
     buffers = [each for part in parts for each in part._buffers.values() if each is not None]
-    return [each for each in buffers if torch.is_grad_enabled() and not each.requires_grad]
-
-
-def own_copies(buffers: Sequence[torch.Tensor]) -> Dict[Any, torch.Tensor]:
-    """Those for the replica of a rank > 0: the module's become rank 0's behind the forward."""
-    return {each: each.clone() for each in buffers if dist.get_rank()}
+    saved = [each for each in buffers if torch.is_grad_enabled() and not each.requires_grad]
+    return {each: each.clone() if dist.get_rank() else each for each in saved}
 
 
 def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) -> Any:
@@ -340,11 +339,6 @@ def without_hooks() -> ContextManager[Any]:
         return torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
 
 
-def statistics_among(parameters: Sequence[torch.Tensor]) -> List[torch.Tensor]:
-    """Those that may be running statistics: batch norm writes into them, and their version stays."""
-    return [each for each in parameters if each.dim() == 1 and not each.requires_grad]
-
-
 class GradientSums:
     """The parameters of one forward on their way into a replica, and their gradients on the way back, summed."""
 
@@ -354,7 +348,7 @@ class GradientSums:
         self.dense = [parameter for parameter in trained if parameter not in sparse]
         self.tables = [parameter for parameter in trained if parameter in sparse]
         self.wait, self.buffers = wait, [*module.buffers()]
-        self.saved = buffers_beside_batch_norm(module)
+        self.saved = buffers_of_replica(module)
         self.begin()
 
     def begin(self) -> None:
@@ -365,7 +359,7 @@ class GradientSums:
         """What stands for each trained parameter, and for buffers, in the replica of this rank."""
         parameters = [*self.dense, *self.tables]
         copies = CopyToRanks.apply(self, *parameters) if parameters else ()
-        return {**own_copies(self.saved), **dict(zip(parameters, copies))}
+        return {**self.saved, **dict(zip(parameters, copies))}
 
     def finish(self, gradients: Sequence[Any]) -> List[torch.Tensor]:
         """The sums of all gradients; zeros where backward left parameters out, as DataParallel has them."""
@@ -630,7 +624,8 @@ def parallel_apply_on_ranks(
     raise_on_all(error)
     buffers = [b for network in networks for b in network.buffers()]
     writes = any(each[0] for each in effects)  # into weights: those of the first replica stay
-    written = [*(parameters if writes else statistics_among(parameters)), *(first if effects[0][1] else ())]
+    written = [p for p in parameters if writes or p.dim() == 1 and not p.requires_grad]  # as in OwnRows
+    written += first if effects[0][1] else []
     share_tensors([*dict.fromkeys([*buffers, *written, *in_use(Broadcasts.others)])])
     for *_, sums in origins:
         sums.begin()

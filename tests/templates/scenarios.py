@@ -154,7 +154,9 @@ def inputs_written_in_forward(wrap: Wrap, seed: Seed, world: int) -> Iterator[to
             module.zero_grad()
             loss = net(x, positive=rows > world).pow(2).mean()
             (loss * x.pow(2).mean()).backward()
-            yield from [loss.detach(), x, *gradients(module)]
+            with torch.no_grad():
+                net(x.add_(1).requires_grad_())
+            yield from [loss.detach(), x.detach(), *gradients(module)]
 
 
 def written_into(net: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
