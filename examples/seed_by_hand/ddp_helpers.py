@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 26e10033): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 38bbe0f2): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -347,8 +347,7 @@ class GradientSums:
         sparse = {part.weight for part in module.modules() if vars(part).get("sparse") is True}
         self.dense = [parameter for parameter in trained if parameter not in sparse]
         self.tables = [parameter for parameter in trained if parameter in sparse]
-        self.wait, self.buffers = wait, [*module.buffers()]
-        self.saved = buffers_of_replica(module)
+        self.module, self.wait, self.buffers = module, wait, [*module.buffers()]
         self.begin()
 
     def begin(self) -> None:
@@ -359,13 +358,15 @@ class GradientSums:
         """What stands for each trained parameter, and for buffers, in the replica of this rank."""
         parameters = [*self.dense, *self.tables]
         copies = CopyToRanks.apply(self, *parameters) if parameters else ()
-        return {**self.saved, **dict(zip(parameters, copies))}
+        buffers = buffers_of_replica(self.module)
+        self.saves_buffers = bool(buffers)
+        return {**buffers, **dict(zip(parameters, copies))}
 
     def finish(self, gradients: Sequence[Any]) -> List[torch.Tensor]:
         """The sums of all gradients; zeros where backward left parameters out, as DataParallel has them."""
         sums = [*self.sum_dense(gradients[: len(self.dense)])]
         sums += map(sum_sparse, gradients[len(self.dense) :], self.tables)
-        if self.saved or self.versions != [buffer._version for buffer in self.buffers]:
+        if self.saves_buffers or self.versions != [buffer._version for buffer in self.buffers]:
             share_tensors(self.buffers)  # a checkpoint may have run its part of the forward again
         self.begin()
         return sums
