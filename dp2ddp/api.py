@@ -64,7 +64,7 @@ def convert(options: ConvertOptions) -> Conversion:
     )
     progress.begin(f"reading {script}")
     project = read_project(module_file(script) if options.as_module else script, options.as_module)
-    if output is not None and not str(output).endswith(".ipynb"):  # which write_conversion judges
+    if output is not None:
         refuse_other_files(str(output), project.entry)
     if output is not None and names_file(str(output), project.entry):
         project = project.written_to(Path(output))
@@ -91,8 +91,6 @@ def write_conversion(options: WriteOptions) -> str | None:
 
     conversion, force, remark = options.conversion, options.force, options.remark
     output = None if options.output is None else str(options.output)
-    if options.notebook:
-        return result_files.write_notebook(conversion, output, force=force, remark=remark)
     if options.in_place:
         return result_files.write_in_place(conversion, force=force, remark=remark)
     if output:

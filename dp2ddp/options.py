@@ -178,9 +178,6 @@ class Writing:
     in_place: bool = option(
         False, "Change SCRIPT and its local modules themselves.", typed="overwrites files"
     )
-    notebook: bool = option(
-        False, "Write NAME_ddp.ipynb, whose cells write the script and start it, instead of a script."
-    )
     force: bool = option(
         False,
         "Overwrite what is there already; change files in place that git does not keep.",
@@ -200,13 +197,6 @@ class WriteOptions(Writing):
     def __post_init__(self) -> None:
         if self.in_place and (self.output or not self.conversion.before.path):
             raise OptionError("--in-place writes SCRIPT itself: no -o, and no SCRIPT from stdin")
-        if self.notebook and (self.in_place or not self.conversion.before.cells):
-            raise OptionError("--notebook makes a new notebook out of a notebook")
-        is_notebook = str(self.output or "").endswith(".ipynb")
-        if self.notebook and self.output and not is_notebook:
-            raise OptionError("--notebook writes a notebook: name a file that ends in .ipynb")
-        if is_notebook and not self.notebook:
-            raise OptionError("a script is written; --notebook writes a notebook")
 
 
 MOST_DEVICES = 1024  # a process for each: a slip of the keyboard must not start a hundred thousand

@@ -106,7 +106,7 @@ def test_what_verify_refuses_before_anything_runs(folder: Path) -> None:
     assert "train.py" in caught.value.report
 
 
-WRITING = {"in_place", "notebook", "force"}
+WRITING = {"in_place", "force"}
 CONVERT_ALONE = {"diff", "check", "one_file", "imports", *WRITING}
 
 

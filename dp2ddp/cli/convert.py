@@ -78,7 +78,7 @@ def command(requested: ConvertOptions, writing: Writing, shows: Shown, results: 
             progress.begin("writing")
             written = write_conversion(conversion, output, **vars(writing), remark=progress.say)
     if to_stdout and writes:
-        _print(conversion, writing.notebook)
+        _print(conversion)
     from dp2ddp.report.conversion_report import conversion_report
 
     report = conversion_report(conversion, written, requested=bool(requested.select or requested.ignore))
@@ -87,17 +87,10 @@ def command(requested: ConvertOptions, writing: Writing, shows: Shown, results: 
     sys.exit(1 if conversion.hazards or shows.check and conversion.changed else 0)
 
 
-def _print(conversion: Conversion, notebook: bool) -> None:
-    """Write the script, or the notebook that starts it, to stdout."""
-    from dp2ddp.codemod.result_files import notebook_data, others
+def _print(conversion: Conversion) -> None:
+    """Write the script to stdout."""
+    from dp2ddp.codemod.result_files import others
 
-    if notebook and conversion.before.cells and not conversion.changed:
-        return
-    if notebook and conversion.before.cells:
-        click.echo(notebook_data(conversion), nl=False)
-        return
-    if notebook:
-        raise click.UsageError("--notebook makes a new notebook out of a notebook")
     if conversion.is_project:
         raise SourceError(
             f"{conversion.before.name}: {others(conversion)}; stdout takes one file: use -o FOLDER"

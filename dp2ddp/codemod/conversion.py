@@ -145,14 +145,12 @@ class Conversion:
         return tuple(filter(may_be_local, self.project.missing))
 
     def launch_of(self, written: str | None = None) -> str:
-        """The launch line for the file that the result was written to; a notebook starts the script that it writes."""
+        """The launch line for the file that the result was written to."""
         if not written:
             return command_line(words_of(standalone(self.job)), self.job.settings)
         folder, path = Path(), Path(written)
         job = replace(self.job, script=written, module=None)
-        if path.suffix == ".ipynb":
-            job = replace(job, script=f"{path.stem}.py")
-        elif self.before.cells:  # in the folder of the notebook (of its copy), where Jupyter would run it
+        if self.before.cells:  # in the folder of the notebook (of its copy), where Jupyter would run it
             assert self.before.path
             folder = path.parent if self.is_project else self.before.path.parent
             job = replace(job, script=os.path.relpath(path, folder))

@@ -1,10 +1,9 @@
-"""Where a conversion is written: beside the script, in a copy of the project, in place, or as a notebook."""
+"""Where a conversion is written: beside the script, in a copy of the project, or in place."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -18,8 +17,8 @@ _SHOWN = 10  # names in a remark
 
 def names_file(output: str, source: SourceFile) -> bool:
     """Whether `output` names a file for the script, and no folder for a copy of the project."""
-    suffixes = {".py", source.path.suffix if source.path else ""}
-    return Path(output).suffix in suffixes and not _names_folder(output)
+    own = ".py" if source.cells else source.path.suffix if source.path else ""
+    return Path(output).suffix in {".py", own} and not _names_folder(output)
 
 
 def _names_folder(output: str) -> bool:
@@ -86,32 +85,6 @@ def write_in_place(conversion: Conversion, *, force: bool, remark: Remark) -> st
     return str(path)
 
 
-def write_notebook(conversion: Conversion, output: str | None, *, force: bool, remark: Remark) -> str | None:
-    """Write a notebook that writes the script and starts it, NAME_ddp.ipynb beside the original by default."""
-    if not conversion.changed:
-        return None
-    target = Path(output) if output else _notebook_beside(conversion)
-    alone = replace(conversion, helpers=None)  # the notebook holds them
-    return _write_file(alone, notebook_data(conversion, target), target, force, remark)
-
-
-def notebook_data(conversion: Conversion, target: Path | None = None) -> bytes:
-    """That notebook. Raises SourceError where the conversion takes more files than the notebook."""
-    from dp2ddp.source.helper_module import FILE
-    from dp2ddp.source.notebook.launching import launching_notebook
-
-    path = conversion.before.path
-    assert path is not None
-    if conversion.is_project:
-        raise SourceError(
-            f"{path}: {others(conversion)}; use -o FOLDER without --notebook for a converted copy of the whole project"
-        )
-    target = target or _notebook_beside(conversion)
-    helpers = {FILE: conversion.helpers.after} if conversion.helpers else {}
-    launch = conversion.launch_of(f"{target.stem}.ipynb")
-    return launching_notebook(path.read_bytes(), path, conversion.after, f"{target.stem}.py", launch, helpers)
-
-
 def others(conversion: Conversion) -> str:
     """Why the script alone would not do."""
     names = [module.before.name for module in conversion.modules if module.changed]
@@ -120,12 +93,6 @@ def others(conversion: Conversion) -> str:
     count = f"{len(names)} local module{'s' if len(names) > 1 else ''}"
     shown = ", ".join(os.path.relpath(name) for name in names[:4]) + (", ..." if len(names) > 4 else "")
     return f"{count} must change too ({shown})"
-
-
-def _notebook_beside(conversion: Conversion) -> Path:
-    path = conversion.before.path
-    assert path is not None
-    return path.with_name(f"{path.stem}_ddp.ipynb")
 
 
 def _old_helpers(conversion: Conversion, remark: Remark) -> Mapping[Path, bytes]:

@@ -232,9 +232,8 @@ def next_steps(report: ConversionReport) -> Iterator[doc.Command]:
     if not written:
         yield doc.Command(purpose="Nothing was written yet: convert without --check, --diff and -o -.")
     yield from _verifying(report)
-    note = " (the last cell does, when all cells run)" if (written or "").endswith(".ipynb") else ""
     purpose = "Trains on the GPUs, one process each."
-    yield doc.Command("start it with", conversion.launch_of(written), purpose, note)
+    yield doc.Command("start it with", conversion.launch_of(written), purpose)
 
 
 def _verifying(report: ConversionReport) -> Iterator[doc.Command]:

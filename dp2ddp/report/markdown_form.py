@@ -76,7 +76,7 @@ def _block(block: doc.Block) -> Iterator[str]:
             yield from _left_out(cards)
         case doc.Commands(commands):
             for each in commands:
-                texts = (_code(each.command) + each.note if each.command else "", plain(each.purpose))
+                texts = (_code(each.command) if each.command else "", plain(each.purpose))
                 yield f"- {': '.join(filter(None, texts))}"
         case doc.Changes():
             yield from _changes(block)

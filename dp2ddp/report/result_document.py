@@ -129,7 +129,6 @@ class Command:
     how: str = ""  # "start it with"
     command: str = ""
     purpose: str = ""
-    note: str = ""  # behind the command
 
 
 @dataclass(frozen=True)

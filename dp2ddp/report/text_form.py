@@ -93,9 +93,7 @@ def _block(block: doc.Block) -> Iterator[_Styled]:
             width = max(_ITEM, *(len(label) + 2 for label in labels))
             yield from (line for card in cards for line in _card(card, width))
         case doc.Commands(commands):
-            yield from (
-                ((f"{each.how}: {each.command}{each.note}", ""),) for each in commands if each.command
-            )
+            yield from (((f"{each.how}: {each.command}", ""),) for each in commands if each.command)
         case doc.Changes(files, note):
             yield from ((_INNER, (text, "")) for text in (*[note] * bool(note), *reason_lines(files)))
 

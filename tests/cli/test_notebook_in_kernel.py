@@ -1,20 +1,17 @@
-"""Notebooks in a real Jupyter kernel: the one with DataParallel, the one that `--notebook` writes, and the script."""
+"""Notebooks in a real Jupyter kernel: the one with DataParallel, and its script."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
-import torch
 from ipynb import notebook
 from jupyter_client.manager import KernelManager
-from ranks import arguments_of
 
 from dp2ddp.runtime.process.server import Server
 from tests.cli.forked import WITHOUT_TORCHRUN, forked
@@ -24,7 +21,7 @@ pytestmark = pytest.mark.torchrun
 
 CELLS = (
     "md:# Training",
-    "import os\nimport time\nimport torch\nimport torch.nn as nn\n"
+    "import os\nimport torch\nimport torch.nn as nn\n"
     "from torch.utils.data import DataLoader, TensorDataset\n"
     "torch.set_default_dtype(torch.float64)\n"
     "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')",
@@ -37,10 +34,8 @@ CELLS = (
     "    for x, y in loader:\n        optimizer.zero_grad()\n"
     "        loss = nn.functional.mse_loss(model(x.to(device)), y.to(device))\n"
     "        loss.backward()\n        optimizer.step()\n        print('loss', loss.item().hex(), flush=True)\n"
-    "    time.sleep(0.1 if 'EPOCHS' in os.environ else 0)\n"
     "torch.save(model.state_dict(), 'out/last.pt')",
 )
-FAILED = "AssertionError: the training failed or was interrupted, see above"
 NAME = "Copy of {new} train"  # as Colab calls them; IPython puts variables into braces
 SECONDS = 240  # for a cell, on a machine with much else to do
 
@@ -58,10 +53,10 @@ def folders_of_jupyter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With a notebook, and the one that `--notebook` writes of it."""
+    """With a notebook, and the script that it is converted to."""
     made = tmp_path_factory.mktemp("a folder")
     notebook(made, *CELLS, name=f"{NAME}.ipynb")
-    converted = dp2ddp(made, "convert", f"{NAME}.ipynb", "--notebook")
+    converted = dp2ddp(made, "convert", f"{NAME}.ipynb")
     assert converted.returncode == 0, converted.stderr
     return made
 
@@ -87,15 +82,13 @@ class Kernel:
         self.client.start_channels()
         self.client.wait_for_ready(timeout=SECONDS)
 
-    def run(self, source: str, heard: Callable[[str], object] = str) -> Answer:
-        """Run a cell; `heard` gets all of its text each time there is more."""
+    def run(self, source: str) -> Answer:
         texts: list[str] = []
 
         def listen(message: dict[str, Any]) -> None:
             content = message["content"]
             parts = content.get("text"), content.get("data", {}).get("text/plain"), content.get("evalue")
             texts.extend(filter(None, parts))
-            heard("".join(texts))
 
         reply = self.client.execute_interactive(source, timeout=SECONDS, output_hook=listen)["content"]
         return Answer(
@@ -128,28 +121,9 @@ def dp_losses(folder: Path, server: Server) -> list[str]:
 class TestCellByCell:
     """In one kernel: the tests come in this order."""
 
-    def test_the_ranks_start_within_the_kernel_and_train_as_dataparallel_does(
-        self, folder: Path, started: Kernel, dp_losses: list[str]
-    ) -> None:
-        *_, trained = (started.run(cell) for cell in sources(folder / f"{NAME}_ddp.ipynb"))
-
-        assert len(dp_losses) == 6
-        assert (losses_in(trained.text), trained.error) == (dp_losses, "")  # each once, and to the last bit
-        assert all(name.startswith("module.") for name in torch.load(folder / "out" / "last.pt"))
-
-    def test_one_cell_twice_is_noticed(self, folder: Path, started: Kernel) -> None:
-        *cells, launch = sources(folder / f"{NAME}_ddp.ipynb")
-        for cell in (*cells, cells[-1]):
-            assert started.run(cell).error == ""
-
-        assert "run all cells again" in started.run(launch).error
-
     def test_the_script_itself_runs_on_one_device_again_and_again(
-        self, folder: Path, started: Kernel, dp_losses: list[str]
+        self, started: Kernel, dp_losses: list[str]
     ) -> None:
-        for cell in sources(folder / f"{NAME}_ddp.ipynb")[:-1]:
-            started.run(cell)
-
         first, second = (losses_in(started.run(f'%run "{NAME}_ddp.py"').text) for _ in range(2))
 
         assert len(first) == len(dp_losses)
@@ -176,60 +150,3 @@ class TestCellByCell:
 
         assert answer.error == ""
         assert "True" in answer.text
-
-    def test_a_training_that_fails_ends_its_cell_and_so_all_that_run_behind_it(
-        self, folder: Path, started: Kernel
-    ) -> None:
-        started.run("%env EPOCHS=many")
-
-        answer = started.run(sources(folder / f"{NAME}_ddp.ipynb")[-1])
-
-        assert "invalid literal for int() with base 10: 'many'" in answer.text
-        assert answer.error == FAILED
-
-    def test_all_cells_again_and_interrupting_the_kernel_ends_the_ranks(
-        self, folder: Path, started: Kernel, dp_losses: list[str]
-    ) -> None:
-        ranks: list[psutil.Process] = []
-
-        def interrupt(text: str) -> None:
-            if len(losses_in(text)) > len(dp_losses) and not ranks:
-                ranks.extend(processes_of(folder))
-                started.manager.interrupt_kernel()
-
-        started.run("%env EPOCHS=1000")
-        *cells, launch = sources(folder / f"{NAME}_ddp.ipynb")
-        assert {started.run(cell).error for cell in cells} == {""}
-        answer = started.run(launch, interrupt)
-        _, alive = psutil.wait_procs(ranks, timeout=40)
-
-        assert losses_in(answer.text)[: len(dp_losses)] == dp_losses
-        assert len(ranks) >= 3  # torchrun and two ranks
-        assert alive == []
-        assert answer.error == FAILED
-        assert started.run("print(6 * 7)") == Answer("42\n", "")
-
-    def test_ending_the_kernel_ends_the_ranks(self, folder: Path, started: Kernel) -> None:
-        ranks: list[psutil.Process] = []
-
-        def end(text: str) -> None:
-            if len(losses_in(text)) > 3 and not ranks:
-                ranks.extend(processes_of(folder))
-                started.manager.shutdown_kernel(now=True)
-                raise EOFError  # nobody answers any more
-
-        with pytest.raises(EOFError):
-            started.run(sources(folder / f"{NAME}_ddp.ipynb")[-1], end)
-        _, alive = psutil.wait_procs(ranks, timeout=40)
-
-        assert len(ranks) >= 3
-        assert alive == []
-
-
-def processes_of(folder: Path) -> list[psutil.Process]:
-    """What trains in a folder: torchrun and its ranks."""
-    return [
-        process
-        for process in psutil.process_iter()
-        if f"{NAME}_ddp.py" in arguments_of(process) and process.cwd() == str(folder)
-    ]

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
-import sys
 from pathlib import Path
-from typing import Any
 
-import nbformat
 import pytest
 from click.testing import CliRunner, Result
 from ipynb import notebook
-from IPython.utils.text import DollarFormatter
 
 from dp2ddp.cli import main
 from dp2ddp.runtime.process.server import Server
 from tests.cli.forked import forked
-from tests.cli.scripts import python
 
 IMPORTS = (
     "%matplotlib inline\n!pip install torch\nimport torch\nimport torch.nn as nn\n"
@@ -51,12 +45,6 @@ def training(tmp_path: Path) -> Path:
 
 def convert(*arguments: object) -> Result:
     return CliRunner().invoke(main, ["convert", *map(str, arguments)])
-
-
-def cells_of(path: Path) -> list[Any]:
-    document = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
-    nbformat.validate(document)  # type: ignore[no-untyped-call]
-    return list(document.cells)
 
 
 class TestConvert:
@@ -150,6 +138,10 @@ class TestConvert:
         assert "a notebook stays as it is; leave --in-place out" in result.stderr
         assert result.stderr.count("\n") == 1
 
+    def test_a_notebook_is_not_written(self, training: Path) -> None:
+        assert convert(training, "-o", training.with_name("other.ipynb")).exit_code == 2
+        assert [one.name for one in training.parent.iterdir()] == ["train.ipynb"]
+
     def test_it_starts_in_the_folder_of_the_notebook(
         self, training: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -192,133 +184,6 @@ class TestConvert:
 
         assert "home/repository/zoo.py:4" in said
         assert "not found" not in said
-
-
-class TestNotebook:
-    def test_its_cells_write_the_script_and_start_it(self, training: Path) -> None:
-        convert(training)
-        script = training.with_name("train_ddp.py").read_text()
-
-        result = convert(training, "--notebook")
-
-        assert result.exit_code == 0, result.output
-        written = cells_of(training.with_name("train_ddp.ipynb"))
-        assert code_lines(_executed(written)["train_ddp.py"]) == code_lines(script)
-        started = (
-            '!"{sys.executable}" -m torch.distributed.run --standalone --nproc-per-node gpu train_ddp.py'
-        )
-        assert started in written[-1].source
-        assert "--nproc-per-node gpu train_ddp.py (the last cell does, when all cells run)" in result.stdout
-
-    def test_prose_stays_and_outputs_go(self, training: Path) -> None:
-        convert(training, "--notebook")
-
-        written = cells_of(training.with_name("train_ddp.ipynb"))
-
-        prose = [one.source for one in written if one.cell_type == "markdown"]
-        assert prose == ["# Training", "The *model*:"]
-        assert all(
-            one.outputs == [] and one.execution_count is None for one in written if one.cell_type == "code"
-        )
-
-    def test_what_the_script_sets_aside_stays_a_cell(self, tmp_path: Path) -> None:
-        path = notebook(tmp_path, "%%html\n<b>bold</b>", IMPORTS, MODEL)
-
-        convert(path, "--notebook")
-
-        sources = [one.source for one in cells_of(tmp_path / "train_ddp.ipynb")]
-        assert "%%html\n<b>bold</b>" in sources
-        assert "%matplotlib inline\n!pip install torch" in sources
-
-    def test_the_helpers_are_one_folded_cell(self, training: Path) -> None:
-        convert(training, "--notebook")
-
-        folded = [
-            one for one in cells_of(training.with_name("train_ddp.ipynb"))
-            if one.metadata.get("jupyter", {}).get("source_hidden")
-        ]  # fmt: skip
-
-        (helpers,) = folded
-        assert "def init_distributed" in helpers.source
-        assert "# %% cell" not in helpers.source
-
-    @pytest.mark.parametrize("again", [1, 4], ids=["one cell twice", "the first part alone"])
-    def test_parts_that_are_written_twice_or_are_missing_do_not_start(
-        self, training: Path, again: int
-    ) -> None:
-        convert(training, "--notebook")
-        written = cells_of(training.with_name("train_ddp.ipynb"))
-        cells = (one for one in written if one.source.startswith("%%writefile"))
-        parts = [one for one in cells if "train_ddp.py" in one.source.partition("\n")[0]]
-        files = _executed([*written[:-1], parts[-1] if again == 1 else parts[0]])
-        training.with_name("train_ddp.py").write_text(files["train_ddp.py"])
-
-        check = written[-1].source.partition("\n!")[0]
-        answer = python(training.parent, "-c", check)
-
-        assert answer.returncode == 1
-        assert "run all cells again, from the top" in answer.stderr
-
-    def test_names_are_what_they_are_for_magics_and_shells(self, tmp_path: Path) -> None:
-        name = "a $b {c}"
-        path = notebook(tmp_path, *CELLS, name=f"{name}.ipynb")
-        convert(path, "--notebook")
-
-        written = cells_of(tmp_path / f"{name}_ddp.ipynb")
-
-        assert f'script = "{name}_ddp.py"' in written[-1].source
-        heads = [cell.source.partition("\n")[0] for cell in written]
-        assert f'%%writefile "{name}_ddp.py"' in heads
-        (line,) = (line for line in written[-1].source.splitlines() if line.startswith("!"))
-        names = {"sys": sys, "shlex": shlex, "script": f"{name}_ddp.py", "b": "wrong", "c": "wrong"}
-        shell = DollarFormatter().format(line[1:], **names)  # as IPython does
-        words = shlex.split(shell)
-        assert words[0] == sys.executable
-        assert f"{name}_ddp.py" in words
-
-    def test_the_same_notebook_twice_is_up_to_date(self, training: Path) -> None:
-        convert(training, "--notebook")
-
-        assert "up to date" in convert(training, "--notebook").stderr
-
-    @pytest.mark.parametrize(("options", "name"), [((), "other.ipynb"), (("--notebook",), "other.py")])
-    def test_a_file_is_called_what_it_is(self, training: Path, options: tuple[str, ...], name: str) -> None:
-        assert convert(training, *options, "-o", training.with_name(name)).exit_code == 2
-        assert [one.name for one in training.parent.iterdir()] == ["train.ipynb"]
-
-    def test_a_script_is_refused(self, tmp_path: Path) -> None:
-        (tmp_path / "train.py").write_text("import torch\nnet = torch.nn.DataParallel(net)\n")
-
-        assert convert(tmp_path / "train.py", "--notebook").exit_code == 2
-
-    def test_local_modules_that_change_too_are_refused(self, tmp_path: Path) -> None:
-        (tmp_path / "zoo.py").write_text(
-            "import torch\n\ndef net():\n    return torch.nn.DataParallel(torch.nn.Linear(3, 2))\n"
-        )
-        path = notebook(tmp_path, "from zoo import net\nimport torch", "model = net()")
-
-        result = convert(path, "--notebook")
-
-        assert result.exit_code == 3
-        assert "zoo.py" in result.stderr
-        assert result.stderr.count("\n") == 1
-
-
-def _executed(cells: list[Any]) -> dict[str, str]:
-    """The files that `%%writefile` cells leave."""
-    files: dict[str, str] = {}
-    for cell in cells:
-        head, _, text = cell.source.partition("\n")
-        if head.startswith("%%writefile"):
-            name = head.split()[-1]
-            files[name] = (files.get(name, "") if " -a " in head else "") + text + "\n"
-    return files
-
-
-def code_lines(text: str) -> list[str]:
-    """Without empty lines and without prose, which a notebook has in cells of its own."""
-    text = re.sub(r"^# %% \[markdown\]\n(#.*\n)*", "", text, flags=re.MULTILINE)
-    return [line for line in text.splitlines() if line.strip()]
 
 
 @pytest.mark.torchrun

@@ -13,7 +13,7 @@ import pytest
 
 from dp2ddp.api import convert, write_conversion
 from dp2ddp.codemod.conversion import Conversion
-from dp2ddp.errors import Dp2DdpError, SourceError
+from dp2ddp.errors import Dp2DdpError, OptionError, SourceError
 from dp2ddp.source.helper_module import OPENING
 from tests.ipynb import notebook
 
@@ -101,8 +101,8 @@ class TestOwnFiles:
 
     def test_the_notebook_itself(self, folder: Path) -> None:
         before = notebook(folder, *SCRIPT.split("\n\n")).read_bytes()
-        with pytest.raises(SourceError, match=r"^train\.ipynb: is the file that is converted"):
-            write_conversion(convert("train.ipynb"), "train.ipynb", notebook=True, force=True)
+        with pytest.raises(OptionError, match=r"^-o train\.ipynb: a script is written"):
+            write_conversion(convert("train.ipynb"), "train.ipynb", force=True)
         assert (folder / "train.ipynb").read_bytes() == before
 
     @pytest.mark.parametrize("force", [False, True])

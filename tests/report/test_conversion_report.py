@@ -110,11 +110,6 @@ def test_what_came_from_stdin_has_no_original_either() -> None:
     assert [step.command.split()[0] for step in next_steps(made)] == ["torchrun"]
 
 
-def test_a_notebook_starts_itself() -> None:
-    *_, last = next_steps(report("plain", "train_ddp.ipynb"))
-    assert last.note == " (the last cell does, when all cells run)"
-
-
 def test_what_was_not_written_says_so() -> None:
     first, verifying, _ = next_steps(report("plain", None))
     assert first.purpose.startswith("Nothing was written yet")

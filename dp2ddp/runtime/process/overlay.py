@@ -101,7 +101,7 @@ def write_overlay(folder: Path, files: Iterable[tuple[Path, bytes]]) -> tuple[tu
 
 def _cell_codes(name: str, text: str) -> Iterator[CodeType]:
     """The code of what stands above all cells, and of each cell; tracebacks count the lines of a cell."""
-    from dp2ddp.source.notebook.launching import parts_of
+    from dp2ddp.source.notebook.notebooks import parts_of
 
     flags = 0
     for number, part in parts_of(text).items():

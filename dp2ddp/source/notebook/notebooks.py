@@ -16,6 +16,7 @@ from dp2ddp.source.notebook.notebook_names import names_of, stand_ins
 from dp2ddp.source.parsing import LINE_END, check_as_one, count_lines, parse
 
 MARK = "# %%"  # editors take it for the beginning of a cell
+_CELL = re.compile(rf"^{MARK} (?:cell (?P<number>\d+)|\[markdown\])\r?$", re.MULTILINE)
 NEEDS_AGG = re.compile(r"\b(matplotlib|pylab|seaborn|plt)\b")
 PICTURE = re.compile(r"(data:[\w/+.-]+;base64,)[\w+/=]{40,}")  # inside of prose, thousands of letters
 AGG = (
@@ -25,10 +26,21 @@ AGG = (
 
 def read_notebook(data: bytes, path: Path) -> SourceFile:
     """The script that a notebook is; a SourceError of one line for what is no Python notebook."""
-    return script_of(load_notebook(data, path).cells, path)
+    return script_of(_load_notebook(data, path).cells, path)
 
 
-def load_notebook(data: bytes, path: Path) -> Any:
+def parts_of(script: str) -> dict[int, str]:
+    """The text of each cell, by its number; 0 is what stands above all of them. Prose is left out."""
+    marks = list(_CELL.finditer(script))
+    ends = [mark.start() for mark in marks[1:]] + [len(script)]
+    parts = {0: script[: marks[0].start()]}
+    for mark, end in zip(marks, ends, strict=True):
+        if mark["number"]:
+            parts[int(mark["number"])] = script[mark.start() : end]
+    return parts
+
+
+def _load_notebook(data: bytes, path: Path) -> Any:
     """The document in nbformat's newest form (Any: nbformat has no types)."""
     import nbformat  # half a second, for notebooks alone
 
@@ -62,7 +74,7 @@ def _first_line(error: Exception) -> str:
 def script_of(cells: Sequence[Any], path: Path | None) -> SourceFile:
     """The code cells as one text; every line that a cell has is one line of the script. Any: cells of nbformat."""
     name = "<notebook>" if path is None else str(path)
-    code = [cell for cell in cells if is_code(cell)]
+    code = [cell for cell in cells if _is_code(cell)]
     if not code:
         raise SourceError(f"{name}: a notebook without code")
     words = words_of(cell.source for cell in code)
@@ -75,7 +87,7 @@ def script_of(cells: Sequence[Any], path: Path | None) -> SourceFile:
     return source
 
 
-def is_code(cell: Any) -> bool:
+def _is_code(cell: Any) -> bool:
     """Whether a cell holds code, and any of it."""
     return cell.cell_type == "code" and bool(cell.source.strip())
 
@@ -95,7 +107,7 @@ def _joined(
     for cell in cells:
         if cell.cell_type == "markdown" and cell.source.strip():
             text += newline + _commented(cell.source, newline)
-        if not is_code(cell):
+        if not _is_code(cell):
             continue
         draft = next(pending)
         text += f"{newline}{MARK} cell {draft.number}{newline}"
