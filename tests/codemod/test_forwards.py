@@ -175,6 +175,7 @@ class Block(nn.Module):
         ("getattr(self, self.how)(x)", True),
         ("type(self).__dict__['run' + self.how](self, x)", True),
         ("getattr(self.block[0], 'run{}'.format(self.how))(x)", True),
+        ("run = getattr(self.block[0], self.how); run(x)", True),
         ("getattr(self, 'fc%d' % len(x))(x)", False),
         ("getattr(nn.functional, self.how)(x)", False),
     ],

@@ -143,22 +143,26 @@ class Forwards:
         return [*self.methods.get(node.attr, [])]
 
     def looked_up(self, module: Module, node: ast.AST) -> list[tuple[Module, Function]]:
-        """The methods that a text may name: of `self`, those of its class and its kin; of others, by their names alone."""
+        """The methods that a text may name: of `self`, those of its class and its kin; of others, by their names alone.
+
+        Where a text says nothing, those of all layers.
+        """
         owner, key = _looked_up(node) or (None, None)
         if owner is None or key is None or (name := module.name(owner)) and not self.program.is_local(name):
             return []
         own = module.enclosing(owner, ast.ClassDef) if ast.unparse(owner) in SELF else None
         text = pattern_of(module.value(key))
-        if own is None and text.pattern == ".*":
-            return []
         named = ((name, methods) for name, methods in self.methods.items() if name[:2] != "__")
         found = (each for name, methods in named if text.fullmatch(name) for each in methods)
-        return [(home, each) for home, each in found if own is None or self._are_kin(module, own, home, each)]
+        if own is None:
+            is_unknown = text.pattern == ".*"
+            return [each for each in found if not is_unknown or self.is_part(each[0], _kind(*each))]
+        return [each for each in found if self._are_kin(module, own, *each)]
 
     def _are_kin(self, module: Module, own: ast.ClassDef, home: Module, method: Function) -> bool:
         """Whether a method is of a class, or of one that derives from it or that it is derived from."""
         above = [each for _, each in self.program.lineage(module, own)]
-        below = [each for _, each in self.program.lineage(home, home.parents[method])]
+        below = [each for _, each in self.program.lineage(home, _kind(home, method))]
         return own in below or below[0] in above
 
     def is_part(self, module: Module, node: ast.ClassDef) -> bool:
@@ -429,6 +433,10 @@ class Forwards:
                 return forwards
             own |= {made[1]} if made else set()
         return [(home, each) for home, each in forwards if not values or home.parents[each] in own]
+
+
+def _kind(module: Module, method: Function) -> ast.ClassDef:
+    return module.parents[method]  # type: ignore[return-value]  # of a method
 
 
 def _looked_up(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
