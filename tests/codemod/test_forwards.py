@@ -153,6 +153,37 @@ def test_what_a_hook_sets_on_the_module_that_it_is_given_is_the_replicas(line: s
     assert fills_something(program(project_of(EQUALIZED.replace("LINE", line)))) == fills
 
 
+BY_TEXT = """
+import torch.nn as nn
+class Block(nn.Module):
+    def __init__(self, how):
+        super().__init__()
+        self.how, self.seen, self.fc1, self.block = how, [], nn.Linear(3, 3), nn.ModuleList([Block(how)])
+    def run1(self, x):
+        self.seen.append(x)
+    def forward(self, x):
+        LINE
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "fills"),
+    [
+        ("getattr(self, 'run1')(x)", True),
+        ("getattr(self, f'run{len(x)}')(x)", True),
+        ("run = getattr(self, 'run%d' % len(x)); run(x)", True),
+        ("getattr(self, self.how)(x)", True),
+        ("type(self).__dict__['run' + self.how](self, x)", True),
+        ("getattr(self.block[0], 'run{}'.format(self.how))(x)", True),
+        ("run = getattr(self.block[0], self.how); run(x)", True),
+        ("getattr(self, 'fc%d' % len(x))(x)", False),
+        ("getattr(nn.functional, self.how)(x)", False),
+    ],
+)
+def test_a_method_that_a_text_may_name_runs_in_the_forward(line: str, fills: bool) -> None:
+    assert fills_something(program(project_of(BY_TEXT.replace("LINE", line)))) == fills
+
+
 BASES = """
 import torch.nn as nn
 class Quiet(nn.Module):

@@ -27,6 +27,7 @@ from dp2ddp.codemod.model.nodes import (
     places,
 )
 from dp2ddp.codemod.model.program import Program
+from dp2ddp.codemod.model.texts import pattern_of
 
 MODULE = "torch.nn.Module"
 OF_FUNCTION = ("torch.autograd.Function", "torch.autograd.function.Function")
@@ -37,6 +38,7 @@ NO_MODULES = (
 COPYING = ("__getstate__", "__reduce__")  # by nobody in a forward
 FILLED_LATER = ("builtins.list", "builtins.dict", "builtins.set", "collections.", "types.SimpleNamespace")
 HOLDING = ("torch.nn.Sequential", "torch.nn.Module", DATA_PARALLEL)  # layers that are not seen here
+SELF = ("self", "type(self)", "self.__class__", "super()")
 BACKWARD = ("backward", "vjp")
 HOOKS = re.compile(r"register_(?!.*step).*hook.*")
 # Of a tensor: outside of forwards it runs once in a backward, on the gradient of the whole batch, on all ranks alike.
@@ -139,6 +141,29 @@ class Forwards:
         if functions or is_of_library or isinstance(node, ast.Name):
             return functions  # type: ignore[return-value]  # `there` is a file
         return [*self.methods.get(node.attr, [])]
+
+    def looked_up(self, module: Module, node: ast.AST) -> list[tuple[Module, Function]]:
+        """The methods that a text may name: of `self`, those of its class and its kin; of others, by their names alone.
+
+        Where a text says nothing, those of all layers.
+        """
+        owner, key = _looked_up(node) or (None, None)
+        if owner is None or key is None or (name := module.name(owner)) and not self.program.is_local(name):
+            return []
+        own = module.enclosing(owner, ast.ClassDef) if ast.unparse(owner) in SELF else None
+        text = pattern_of(module.value(key))
+        named = ((name, methods) for name, methods in self.methods.items() if name[:2] != "__")
+        found = (each for name, methods in named if text.fullmatch(name) for each in methods)
+        if own is None:
+            is_unknown = text.pattern == ".*"
+            return [each for each in found if not is_unknown or self.is_part(each[0], _kind(*each))]
+        return [each for each in found if self._are_kin(module, own, *each)]
+
+    def _are_kin(self, module: Module, own: ast.ClassDef, home: Module, method: Function) -> bool:
+        """Whether a method is of a class, or of one that derives from it or that it is derived from."""
+        above = [each for _, each in self.program.lineage(module, own)]
+        below = [each for _, each in self.program.lineage(home, _kind(home, method))]
+        return own in below or below[0] in above
 
     def is_part(self, module: Module, node: ast.ClassDef) -> bool:
         """Whether a class derives from Module; one with a forward may, if a base of it is not known.
@@ -276,6 +301,9 @@ class Forwards:
             self._hand_in(module, call, runs=runs)
         for node in nodes:
             later = not runs and node not in called
+            for home, function in self.looked_up(module, node):
+                self.bound |= {function} if later else set()
+                (self._run if runs or later else self._build)(home, function)
             if later and isinstance(node, FUNCTIONS) and (node is not code or isinstance(node, ast.Lambda)):
                 self._run(module, node)
             elif later and self._is_of_constant(module, node):
@@ -369,7 +397,9 @@ class Forwards:
             return
         self._tainted.add((node, place))
         functions: list[tuple[Module, Function]] = (
-            [(module, node)] if isinstance(node, ast.Lambda) else self.functions(module, node)
+            [(module, node)]
+            if isinstance(node, ast.Lambda)
+            else [*self.functions(module, node), *self.looked_up(module, node)]
         )
         applied = self.class_named((module.name(node) or "").removesuffix(".apply"))
         if applied and self.is_function(*applied):  # whose forward gets the context first
@@ -403,6 +433,22 @@ class Forwards:
                 return forwards
             own |= {made[1]} if made else set()
         return [(home, each) for home, each in forwards if not values or home.parents[each] in own]
+
+
+def _kind(module: Module, method: Function) -> ast.ClassDef:
+    return module.parents[method]  # type: ignore[return-value]  # of a method
+
+
+def _looked_up(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
+    """Of what a method is looked up, and by which text: `getattr(self, f"run{n}")`, `Net.__dict__[name]`."""
+    match node:
+        case (
+            ast.Call(func=ast.Name(id="getattr"), args=[owner, key, *_])
+            | ast.Subscript(value=ast.Attribute(value=owner, attr="__dict__"), slice=key)
+            | ast.Subscript(value=ast.Call(func=ast.Name(id="vars"), args=[owner]), slice=key)
+        ):
+            return owner, key
+    return None
 
 
 def _hooked(module: Module, registers: re.Pattern[str]) -> Iterator[Part]:

@@ -18,7 +18,7 @@ from dp2ddp.codemod.looks.ours import of_the_user
 from dp2ddp.codemod.model.modules import IMPORTING, Call, Module
 from dp2ddp.codemod.model.nodes import inside
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.model.texts import pieces
+from dp2ddp.codemod.model.texts import pattern_of
 from dp2ddp.codemod.reasons import Reason
 from dp2ddp.source.neighbours import find_mentions, names_data_parallel
 from dp2ddp.source.said_places import leading_text
@@ -119,9 +119,8 @@ def _constants(value: ast.expr | None) -> str:
 
 def _may_be_class(module: Module, key: ast.expr) -> bool:
     """Whether a name that is put together may be DataParallel, or lead to it: `f"Conv{n}d"` cannot."""
-    parts = (re.escape(each) if isinstance(each, str) else ".*" for each in pieces(module.value(key)))
-    pattern = re.compile("".join(parts) or ".*", re.DOTALL)
-    return any(map(pattern.fullmatch, ("DataParallel", "data_parallel", "parallel", "modules", "nn")))
+    may_be = pattern_of(module.value(key)).fullmatch
+    return any(map(may_be, ("DataParallel", "data_parallel", "parallel", "modules", "nn")))
 
 
 def _is_of_others(module: Module, key: ast.expr) -> bool:

@@ -30,6 +30,12 @@ def pieces(node: ast.expr) -> Iterator[Piece]:
             yield node
 
 
+def pattern_of(node: ast.expr) -> re.Pattern[str]:
+    """What a text that is put together may be: `f"Conv{n}d"`."""
+    parts = (re.escape(each) if isinstance(each, str) else ".*" for each in pieces(node))
+    return re.compile("".join(parts) or ".*", re.DOTALL)
+
+
 def filled(texts: Sequence[str], values: Sequence[ast.expr]) -> Iterator[Piece]:
     """Texts with the values between them; nothing where that cannot be told."""
     if len(texts) != len(values) + 1:
