@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 6ba6992a): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 5c2a4c56): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -250,12 +250,17 @@ def own_copies(buffers: Sequence[torch.Tensor]) -> Dict[Any, torch.Tensor]:
     return {each: each.clone() for each in buffers if dist.get_rank()}
 
 
-def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) -> Any:
+def make_replica(
+    module: torch.nn.Module, copies: Mapping[Any, torch.Tensor], number: Optional[int] = None
+) -> Any:
     """A copy of a module with copies in place of what it learns; what forward assigns to it is gone with it.
 
     Buffers without a copy are the module's own: rank 0's replica changes them, as replica 0 of DataParallel does.
+    Copies are plain tensors; but without gradients, the first replica (by number, else by rank) has the parameters.
     """
     replicas: Dict[Any, Any] = {part: copy_part(part) for part in module.modules()}
+    is_first = not (dist.get_rank() if number is None else number)
+    has_parameters = is_first and all(copy is each for each, copy in copies.items())
     has_others = any(type(each) is torch.Tensor for each in copies)
     for part, replica in replicas.items():
         parameters = part._parameters.items()
@@ -271,7 +276,8 @@ def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) ->
         for held in (replica._buffers, vars(replica)) if has_others else ():
             tensors = {name: each for name, each in held.items() if type(each) is torch.Tensor}
             held.update({name: copies[each] for name, each in tensors.items() if each in copies})
-        vars(replica).update(own, _former_parameters=own)  # plain tensors, no parameters of the replica
+        (replica._parameters if has_parameters else vars(replica)).update(own)
+        vars(replica).update(_former_parameters=own)
     return replicas[module]
 
 
@@ -354,7 +360,8 @@ class OwnRows:
         by_output = [*zip(*numbers)][3 + len(drew) :]
         for place, has_way_back in enumerate(map(any, by_output[: len(wants)])):
             if has_way_back and not wants[place]:
-                self.outputs[place] = self.outputs[place] + sum(tie.reshape(-1)[:0].sum() for tie in ties)
+                nothing = [tie.reshape(-1)[:0].abs().sum() for tie in ties if tie.requires_grad]
+                self.outputs[place] = self.outputs[place] + sum(nothing)
         return by_output[len(wants) :]
 
     def keep(self, output: Any) -> Any:
