@@ -1,7 +1,7 @@
 """What runs on a rank: a replica, as torch.nn.parallel.replicate makes it."""
 
 from contextlib import nullcontext
-from typing import Any, ContextManager, Dict, List, Mapping, Optional, Sequence
+from typing import Any, ContextManager, Dict, List, Mapping, Sequence
 
 import torch
 import torch.distributed as dist
@@ -48,9 +48,7 @@ def own_copies(buffers: Sequence[torch.Tensor]) -> Dict[Any, torch.Tensor]:
     return {each: each.clone() for each in buffers if dist.get_rank()}
 
 
-def make_replica(
-    module: torch.nn.Module, copies: Mapping[Any, torch.Tensor], number: Optional[int] = None
-) -> Any:
+def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor], number: Any = None) -> Any:
     """A copy of a module with copies in place of what it learns; what forward assigns to it is gone with it.
 
     Buffers without a copy are the module's own: rank 0's replica changes them, as replica 0 of DataParallel does.

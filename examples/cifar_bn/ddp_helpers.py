@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 5c2a4c56): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 36e40305): yours now, it needs torch alone."""
 
 import atexit
 import functools
@@ -368,9 +368,7 @@ def own_copies(buffers: Sequence[torch.Tensor]) -> Dict[Any, torch.Tensor]:
     return {each: each.clone() for each in buffers if dist.get_rank()}
 
 
-def make_replica(
-    module: torch.nn.Module, copies: Mapping[Any, torch.Tensor], number: Optional[int] = None
-) -> Any:
+def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor], number: Any = None) -> Any:
     """A copy of a module with copies in place of what it learns; what forward assigns to it is gone with it.
 
     Buffers without a copy are the module's own: rank 0's replica changes them, as replica 0 of DataParallel does.

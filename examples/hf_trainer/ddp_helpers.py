@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 5c2a4c56): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 36e40305): yours now, it needs torch alone."""
 
 import atexit
 import gc
