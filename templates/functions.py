@@ -122,7 +122,7 @@ def replicate_on_ranks(network: torch.nn.Module, devices: Any, detach: bool = Fa
         parameters = [*network.parameters()]
         sums = GradientSums(network, parameters, wait=True)
         copies = make_copies(parameters, sums, learned_beside(network))
-    replicas = [make_replica(network, copies) for _ in devices]
+    replicas = [make_replica(network, copies, number) for number, _ in enumerate(devices)]
     for number, replica in enumerate(replicas):
         replica.of_all_ranks = number, network, copies, sums
         if number != dist.get_rank() and dist.get_world_size() > 1 and together():

@@ -48,12 +48,15 @@ def buffers_of_replica(module: torch.nn.Module) -> Dict[Any, torch.Tensor]:
     return {each: each.clone() if dist.get_rank() else each for each in saved}
 
 
-def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) -> Any:
+def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor], number: Any = None) -> Any:
     """A copy of a module with copies in place of what it learns; what forward assigns to it is gone with it.
 
     Buffers without a copy are the module's own: rank 0's replica changes them, as replica 0 of DataParallel does.
+    Copies are plain tensors; but without gradients, the first replica (by number, else by rank) has the parameters.
     """
     replicas: Dict[Any, Any] = {part: copy_part(part) for part in module.modules()}
+    is_first = not (dist.get_rank() if number is None else number)
+    has_parameters = is_first and all(copy is each for each, copy in copies.items())
     has_others = any(type(each) is torch.Tensor for each in copies)
     for part, replica in replicas.items():
         parameters = part._parameters.items()
@@ -69,7 +72,8 @@ def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) ->
         for held in (replica._buffers, vars(replica)) if has_others else ():
             tensors = {name: each for name, each in held.items() if type(each) is torch.Tensor}
             held.update({name: copies[each] for name, each in tensors.items() if each in copies})
-        vars(replica).update(own, _former_parameters=own)  # plain tensors, no parameters of the replica
+        (replica._parameters if has_parameters else vars(replica)).update(own)
+        vars(replica).update(_former_parameters=own)
     return replicas[module]
 
 

@@ -65,7 +65,8 @@ class OwnRows:
         by_output = [*zip(*numbers)][3 + len(drew) :]
         for place, has_way_back in enumerate(map(any, by_output[: len(wants)])):
             if has_way_back and not wants[place]:
-                self.outputs[place] = self.outputs[place] + sum(tie.reshape(-1)[:0].sum() for tie in ties)
+                nothing = [tie.reshape(-1)[:0].abs().sum() for tie in ties if tie.requires_grad]
+                self.outputs[place] = self.outputs[place] + sum(nothing)
         return by_output[len(wants) :]
 
     def keep(self, output: Any) -> Any:

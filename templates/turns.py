@@ -30,7 +30,7 @@ def run_rows_in_turns(
 
     most = rows.replicas if any(batch) else 1
     count = min([most, *(len(chunks_of(tensor)) for tensor in tensors_of(batch))])
-    replicas = [make_replica(wrapper.module, copies) for _ in range(count)]
+    replicas = [make_replica(wrapper.module, copies, number) for number in range(count)]
     held = [*copies.values(), *wrapper.module.buffers()]
     result = run_in_turns(replicas, held, given, wrapper.run_replica)
     share_tensors(rows.parameters)  # a forward may write into their .data, and devices round differently
@@ -104,7 +104,10 @@ def cut_off(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class Apart(torch.autograd.Function):
-    """A tensor with numbers of its own. Backward goes on behind it on every rank, with gradients on the owner's."""
+    """A tensor with numbers of its own. Backward goes on behind it on every rank, with gradients on the owner's.
+
+    Where there will be gradients of gradients, the others' are zeros, by which all ranks come to the same sums again.
+    """
 
     @staticmethod
     def forward(ctx: Any, tensor: torch.Tensor, numbers: torch.Tensor, is_own: bool) -> torch.Tensor:
@@ -113,4 +116,5 @@ class Apart(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
-        return gradient if ctx.is_own else None, None, None
+        others = gradient * 0 if torch.is_grad_enabled() else None
+        return gradient if ctx.is_own else others, None, None

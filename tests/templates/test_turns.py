@@ -17,6 +17,8 @@ OF_TWO = [one.name for one in (*ALL, *NEWER)]
 OF_THREE = OF_TWO[::4]  # the last batch has rows for two ranks
 MORE = [
     "kept_for_the_loss",
+    "penalty",
+    "some_without_gradient",
     "prints",
     "error_of_one",
     "assigns",

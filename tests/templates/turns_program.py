@@ -47,16 +47,29 @@ if self.bn.num_batches_tracked > {last}:
     self.s.append(scale)
     self.fc.weight.data.mul_(0.9)
 scale = scale / (1 + len(self.s))"""
+PENALTY = net_with("penalty", "self.s.append(1)\nscale = 1.0", "[]").text.replace(
+    LOSS,
+    f"{LOSS}\n    (slope,) = torch.autograd.grad(loss, net.module.fc.weight, create_graph=True)\n"
+    "    loss = loss + (slope**2).sum()",
+)
+SOME_WITHOUT_GRADIENT = net_with(
+    "some_without_gradient",
+    "if x[0, 2] < 0:\n    return self.fc(x).detach()\nscale = self.s.abs()",
+    "nn.Parameter(torch.ones(3) + 0j)",
+).text
 # The data that a forward without gradients assigns stays: replica 0 has the parameters themselves there
 ASSIGNS = net_with(
     "assigns",
-    "self.s.data = 0.9 * self.s.data + x.detach().mean(0)\nscale = 1.0 + float(self.s.data.sum())",
+    "self.s.data = 0.9 * self.s.data + x.detach().mean(0)\nscale = 1.0 + float(self.s.data.sum())\n"
+    "for parameter in self.fc.parameters():\n    parameter.data.mul_(0.9)",
     "nn.Parameter(torch.zeros(4), requires_grad=False)",
 ).text.replace(LOSS, f"    with torch.no_grad():\n        net(x.cuda())\n{LOSS}")
 LAYERS = "[]\n        self.bn, self.loss = nn.BatchNorm1d(4), [nn.MSELoss()]"  # the loss keeps nothing
 SCRIPTS = {
     **{one.name: one.text for one in (*ALL, *MORE)},
     "kept_for_the_loss": KEPT,
+    "penalty": PENALTY,
+    "some_without_gradient": SOME_WITHOUT_GRADIENT,
     "prints": PRINTS,
     "error_of_one": ERROR,
     "left_later": net_with("left_later", ROUNDS.format(last=2), LAYERS).text,
