@@ -10,7 +10,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from .draws import replica_draws
 from .ranks import init_distributed, together
-from .replicas import buffers_beside_batch_norm, make_replica, own_copies, run_alone
+from .replicas import buffers_beside_batch_norm, follow_sizes, make_replica, own_copies, run_alone
 from .rows import OwnRows, gather_rows
 from .trees import map_tensors
 
@@ -70,7 +70,9 @@ class WholeBatchDDP(DistributedDataParallel):
             self.check(parameters)
         buffers = own_copies(buffers_beside_batch_norm(self.module))
         copies = {**buffers, **{p: p.view_as(p) for p in parameters}}
-        return make_replica(self.module, copies)(*inputs, **kwargs)
+        tree = make_replica(self.module, copies)(*inputs, **kwargs)
+        follow_sizes(buffers)
+        return tree
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         refuse(True, "the model is copied, or saved as a whole")

@@ -14,7 +14,15 @@ from .meeting import raise_on_all
 from .model import AnyDataParallel, data_parallel_on_ranks, make_copies
 from .one_rank import share_tree
 from .ranks import together
-from .replicas import learned_beside, make_replica, share_tensors, statistics_among, without_hooks
+from .replicas import (
+    follow_sizes,
+    learned_beside,
+    make_replica,
+    share_tensors,
+    share_written,
+    statistics_among,
+    without_hooks,
+)
 from .sums import CopyToRanks, GradientSums
 from .trees import map_tensors, refuse_hidden, tensors_of
 from .turns import run_in_turns, run_rows_in_turns
@@ -279,9 +287,13 @@ def parallel_apply_on_ranks(
         print(*texts, sep="", end="")
     raise_on_all(error)
     buffers = [b for network in networks for b in network.buffers()]
-    writes = any(each[0] for each in effects)  # into weights: those of the first replica stay
-    written = [*(parameters if writes else statistics_among(parameters)), *(first if effects[0][1] else ())]
-    share_tensors([*dict.fromkeys([*buffers, *written, *in_use(Broadcasts.others)])])
+    written = parameters if any(each[0] for each in effects) else ()  # those of the first replica stay
+    share_written(written)
+    for _, copies, sums in origins:
+        follow_sizes(copies)
+        sums.written = written
+    statistics = [*statistics_among(parameters), *(first if effects[0][1] else ())]
+    share_tensors([*dict.fromkeys([*buffers, *statistics, *in_use(Broadcasts.others)])])
     for *_, sums in origins:
         sums.begin()
     ties = [

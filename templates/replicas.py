@@ -21,6 +21,13 @@ def share_tensors(tensors: Sequence[torch.Tensor], owner: int = 0) -> None:
         dist._broadcast_coalesced(group, alike, 2**28, owner)  # type: ignore[attr-defined]
 
 
+def share_written(parameters: Sequence[torch.Tensor]) -> None:
+    """Parameters that a forward has written into become rank 0's. Elsewhere, autograd may have saved what they were."""
+    for parameter in parameters if dist.get_rank() else ():
+        parameter.data = parameter.data.clone()
+    share_tensors(parameters)
+
+
 def learned_beside(module: torch.nn.Module) -> List[torch.Tensor]:
     """What a module has beside parameters that wants a gradient: plain attributes (DARTS keeps its alphas so), buffers.
 
@@ -46,6 +53,13 @@ def buffers_beside_batch_norm(module: torch.nn.Module) -> List[torch.Tensor]:
 def own_copies(buffers: Sequence[torch.Tensor]) -> Dict[Any, torch.Tensor]:
     """Those for the replica of a rank > 0: the module's become rank 0's behind the forward."""
     return {each: each.clone() for each in buffers if dist.get_rank()}
+
+
+def follow_sizes(copies: Mapping[Any, torch.Tensor]) -> None:
+    """Buffers get the sizes that a forward gave their copies: observers' are empty until the first batch."""
+    for each, copy in copies.items():
+        if each.shape != copy.shape:
+            each.data = torch.empty_like(copy)
 
 
 def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) -> Any:

@@ -8,7 +8,7 @@ import torch.distributed as dist
 
 from .broadcast import exchange_numbers, gather_tensors
 from .draws import go_on_behind
-from .replicas import share_tensors, statistics_among
+from .replicas import share_tensors, share_written, statistics_among
 from .sums import CopyToRanks
 from .trees import map_tensors
 
@@ -27,6 +27,7 @@ class OwnRows:
         self.has_any = has_any and dist.get_rank() < replicas or dist.get_rank() == 0
         self.in_place: List[Any] = []  # the first replica's rows, where DataParallel does not copy them
         self.outputs: List[torch.Tensor] = []  # of this rank
+        self.written: Sequence[torch.Tensor] = ()  # parameters, if the forward has written into some
 
     def take(self, tensor: torch.Tensor) -> torch.Tensor:
         chunks, rank = tensor.chunk(self.replicas, self.dim), dist.get_rank()
@@ -53,17 +54,16 @@ class OwnRows:
         form = zlib.crc32(repr(shapes).encode())
         counts = [output.shape[self.dim] for output in self.outputs]
         wants = [output.requires_grad for output in self.outputs]
-        wrote = [each for each, version in zip(self.parameters, self.versions) if each._version != version]
-        for parameter in wrote if dist.get_rank() else ():
-            parameter.data = parameter.data.clone()  # autograd may have saved what this replica has written
-        numbers = exchange_numbers([form, self.write_back(), wrote != [], *drew, *wants, *counts])
+        wrote = self.versions != [parameter._version for parameter in self.parameters]
+        numbers = exchange_numbers([form, self.write_back(), wrote, *drew, *wants, *counts])
         if any(each[0] != form for each in numbers):
             reason = "outputs of other shapes are not gathered (pad_packed_sequence: total_length)"
             raise RuntimeError(f"{reason}, nor dicts in another order")
         go_on_behind(numbers[0][3 : 3 + len(drew)])
-        written = self.parameters if any(each[2] for each in numbers) else statistics_among(self.parameters)
+        self.written = self.parameters if any(each[2] for each in numbers) else ()
+        share_written(self.written)
         in_place = [first for first, _ in self.in_place if numbers[0][1]]
-        share_tensors([*self.module.buffers(), *in_place, *written])
+        share_tensors([*self.module.buffers(), *in_place, *statistics_among(self.parameters)])
         by_output = [*zip(*numbers)][3 + len(drew) :]
         for place, has_way_back in enumerate(map(any, by_output[: len(wants)])):
             if has_way_back and not wants[place]:

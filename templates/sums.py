@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 
 from .broadcast import Rank
-from .replicas import buffers_beside_batch_norm, own_copies, share_tensors
+from .replicas import buffers_beside_batch_norm, own_copies, share_tensors, share_written
 
 
 class GradientSums:
@@ -19,6 +19,7 @@ class GradientSums:
         self.tables = [parameter for parameter in trained if parameter in sparse]
         self.wait, self.buffers = wait, [*module.buffers()]
         self.saved = buffers_beside_batch_norm(module)
+        self.written: Sequence[torch.Tensor] = ()  # parameters, if the forward has written into some
         self.begin()
 
     def begin(self) -> None:
@@ -35,8 +36,10 @@ class GradientSums:
         """The sums of all gradients; zeros where backward left parameters out, as DataParallel has them."""
         sums = [*self.sum_dense(gradients[: len(self.dense)])]
         sums += map(sum_sparse, gradients[len(self.dense) :], self.tables)
+        # a checkpoint may have run its part of the forward again
+        share_written(self.written)
         if self.saved or self.versions != [buffer._version for buffer in self.buffers]:
-            share_tensors(self.buffers)  # a checkpoint may have run its part of the forward again
+            share_tensors(self.buffers)
         self.begin()
         return sums
 

@@ -395,14 +395,20 @@ def converted_after_the_wrap(wrap: Wrap, seed: Seed, world: int) -> Iterator[tor
 
 
 class Remembering(nn.Module):
-    """A queue that forward writes through .data, a buffer and a frozen weight that backward needs as they were left."""
+    """A queue that forward writes through .data, and buffers and frozen weights that backward needs as they were left.
 
+    One weight is written by some replicas only; one buffer is empty until the first batch, as observers' are.
+    """
+
+    lowest: torch.Tensor
     queue: torch.Tensor
     center: torch.Tensor
 
     def __init__(self) -> None:
         super().__init__()
         self.line, self.scale = nn.Linear(20, 5), nn.Parameter(torch.ones(5), requires_grad=False)
+        self.gain = nn.Parameter(torch.ones(1, 5), requires_grad=False)
+        self.register_buffer("lowest", torch.tensor([]))
         self.register_buffer("queue", torch.zeros(6, 5))
         self.register_buffer("center", torch.zeros(5))
 
@@ -413,7 +419,13 @@ class Remembering(nn.Module):
         with torch.no_grad():
             self.center.mul_(0.9).add_(out.mean(0), alpha=0.1)
             self.scale.add_(out.mean(0))
-        return out * self.center * self.scale
+            if x.mean() > 0:
+                self.gain.add_(out.mean(0))
+            lowest = out.amin(0)
+            if len(self.lowest) == 0:
+                self.lowest.resize_(5).copy_(lowest)
+            self.lowest.copy_(torch.minimum(self.lowest, lowest))
+        return out * self.center * self.scale * self.gain - self.lowest * out
 
 
 def buffers_written_in_forward(wrap: Wrap, seed: Seed, world: int) -> Iterator[torch.Tensor]:
@@ -425,7 +437,7 @@ def buffers_written_in_forward(wrap: Wrap, seed: Seed, world: int) -> Iterator[t
         for x, y in batches(rows):
             optimizer.zero_grad()
             F.cross_entropy(net(x), y).backward()
-            yield from [*gradients(module), module.center.clone()]
+            yield from [*gradients(module), module.center.clone(), module.lowest.clone()]
             optimizer.step()
     net.eval()
     with torch.no_grad():
