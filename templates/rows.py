@@ -1,7 +1,7 @@
 """Rows of a batch: a rank's own, and those of all."""
 
 import zlib
-from typing import Any, List, Sequence
+from typing import Any, List, Sequence, Set
 
 import torch
 import torch.distributed as dist
@@ -28,6 +28,7 @@ class OwnRows:
         self.in_place: List[Any] = []  # the first replica's rows, where DataParallel does not copy them
         self.outputs: List[torch.Tensor] = []  # of this rank
         self.written: Sequence[torch.Tensor] = ()  # parameters, if the forward has written into some
+        self.writes_data = False  # of which no version tells
 
     def take(self, tensor: torch.Tensor) -> torch.Tensor:
         chunks, rank = tensor.chunk(self.replicas, self.dim), dist.get_rank()
@@ -54,7 +55,7 @@ class OwnRows:
         form = zlib.crc32(repr(shapes).encode())
         counts = [output.shape[self.dim] for output in self.outputs]
         wants = [output.requires_grad for output in self.outputs]
-        wrote = self.versions != [parameter._version for parameter in self.parameters]
+        wrote = self.writes_data or self.versions != [each._version for each in self.parameters]
         numbers = exchange_numbers([form, self.write_back(), wrote, *drew, *wants, *counts])
         if any(each[0] != form for each in numbers):
             reason = "outputs of other shapes are not gathered (pad_packed_sequence: total_length)"
@@ -79,6 +80,30 @@ class OwnRows:
         if output is not None and not isinstance(output, str):
             raise TypeError(f"outputs are gathered as tensors; a forward gives a {type(output).__name__}")
         return type(output).__name__
+
+
+def tie_to_all(outputs: List[torch.Tensor], entered: Sequence[torch.Tensor]) -> None:
+    """An output leads to what wants a gradient and is no parameter on all ranks if on one: all take part in its sum."""
+    if not entered:
+        return
+    own = [each.grad_fn in graph for graph in map(graph_of, outputs) for each in entered]
+    of_all = [*map(any, zip(*exchange_numbers([*own])))]
+    for number, (is_own, is_any) in enumerate(zip(own, of_all)):
+        if is_any and not is_own:
+            place, tie = number // len(entered), entered[number % len(entered)]
+            outputs[place] = outputs[place] + tie.reshape(-1)[:0].sum()
+
+
+def graph_of(output: torch.Tensor) -> Set[Any]:
+    """The nodes of autograd that a backward from an output comes to."""
+    found: Set[Any] = set()
+    ahead: List[Any] = [output.grad_fn]
+    while ahead:
+        node = ahead.pop()
+        if node is not None and node not in found:
+            found.add(node)
+            ahead += [each for each, _ in node.next_functions]
+    return found
 
 
 def gather_rows(rows: torch.Tensor, counts: Sequence[int], dim: int = 0) -> torch.Tensor:

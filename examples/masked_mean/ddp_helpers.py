@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 6ba6992a): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition fd1bc0a1): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -312,6 +312,13 @@ def share_tensors(tensors: Sequence[torch.Tensor], owner: int = 0) -> None:
         dist._broadcast_coalesced(group, alike, 2**28, owner)
 
 
+def share_written(parameters: Sequence[torch.Tensor]) -> None:
+    """Parameters that a forward has written into become rank 0's. Elsewhere, autograd may have saved what they were."""
+    for parameter in parameters if dist.get_rank() else ():
+        parameter.data = parameter.data.clone()
+    share_tensors(parameters)
+
+
 def buffers_beside_batch_norm(module: torch.nn.Module) -> List[torch.Tensor]:
     """Those that autograd may have saved in a forward; batch norm's, which are many, it has not."""
     of_batch_norm = torch.nn.BatchNorm2d.forward
@@ -323,6 +330,13 @@ def buffers_beside_batch_norm(module: torch.nn.Module) -> List[torch.Tensor]:
 def own_copies(buffers: Sequence[torch.Tensor]) -> Dict[Any, torch.Tensor]:
     """Those for the replica of a rank > 0: the module's become rank 0's behind the forward."""
     return {each: each.clone() for each in buffers if dist.get_rank()}
+
+
+def follow_sizes(copies: Mapping[Any, torch.Tensor]) -> None:
+    """Buffers get the sizes that a forward gave their copies: observers' are empty until the first batch."""
+    for each, copy in copies.items():
+        if each.shape != copy.shape:
+            each.data = torch.empty_like(copy)
 
 
 def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) -> Any:
@@ -389,6 +403,8 @@ class OwnRows:
         self.has_any = has_any and dist.get_rank() < replicas or dist.get_rank() == 0
         self.in_place: List[Any] = []  # the first replica's rows, where DataParallel does not copy them
         self.outputs: List[torch.Tensor] = []  # of this rank
+        self.written: Sequence[torch.Tensor] = ()  # parameters, if the forward has written into some
+        self.writes_data = False  # of which no version tells
 
     def take(self, tensor: torch.Tensor) -> torch.Tensor:
         chunks, rank = tensor.chunk(self.replicas, self.dim), dist.get_rank()
@@ -415,17 +431,16 @@ class OwnRows:
         form = zlib.crc32(repr(shapes).encode())
         counts = [output.shape[self.dim] for output in self.outputs]
         wants = [output.requires_grad for output in self.outputs]
-        wrote = [each for each, version in zip(self.parameters, self.versions) if each._version != version]
-        for parameter in wrote if dist.get_rank() else ():
-            parameter.data = parameter.data.clone()  # autograd may have saved what this replica has written
-        numbers = exchange_numbers([form, self.write_back(), wrote != [], *drew, *wants, *counts])
+        wrote = self.writes_data or self.versions != [each._version for each in self.parameters]
+        numbers = exchange_numbers([form, self.write_back(), wrote, *drew, *wants, *counts])
         if any(each[0] != form for each in numbers):
             reason = "outputs of other shapes are not gathered (pad_packed_sequence: total_length)"
             raise RuntimeError(f"{reason}, nor dicts in another order")
         go_on_behind(numbers[0][3 : 3 + len(drew)])
-        written = self.parameters if any(each[2] for each in numbers) else statistics_among(self.parameters)
+        self.written = self.parameters if any(each[2] for each in numbers) else ()
+        share_written(self.written)
         in_place = [first for first, _ in self.in_place if numbers[0][1]]
-        share_tensors([*self.module.buffers(), *in_place, *written])
+        share_tensors([*self.module.buffers(), *in_place, *statistics_among(self.parameters)])
         by_output = [*zip(*numbers)][3 + len(drew) :]
         for place, has_way_back in enumerate(map(any, by_output[: len(wants)])):
             if has_way_back and not wants[place]:
@@ -507,7 +522,9 @@ class WholeBatchDDP(DistributedDataParallel):
             self.check(parameters)
         buffers = own_copies(buffers_beside_batch_norm(self.module))
         copies = {**buffers, **{p: p.view_as(p) for p in parameters}}
-        return make_replica(self.module, copies)(*inputs, **kwargs)
+        tree = make_replica(self.module, copies)(*inputs, **kwargs)
+        follow_sizes(buffers)
+        return tree
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         refuse(True, "the model is copied, or saved as a whole")

@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 6ba6992a): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition fd1bc0a1): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -262,6 +262,13 @@ def share_tensors(tensors: Sequence[torch.Tensor], owner: int = 0) -> None:
         dist._broadcast_coalesced(group, alike, 2**28, owner)
 
 
+def share_written(parameters: Sequence[torch.Tensor]) -> None:
+    """Parameters that a forward has written into become rank 0's. Elsewhere, autograd may have saved what they were."""
+    for parameter in parameters if dist.get_rank() else ():
+        parameter.data = parameter.data.clone()
+    share_tensors(parameters)
+
+
 def learned_beside(module: torch.nn.Module) -> List[torch.Tensor]:
     """What a module has beside parameters that wants a gradient: plain attributes (DARTS keeps its alphas so), buffers.
 
@@ -287,6 +294,13 @@ def buffers_beside_batch_norm(module: torch.nn.Module) -> List[torch.Tensor]:
 def own_copies(buffers: Sequence[torch.Tensor]) -> Dict[Any, torch.Tensor]:
     """Those for the replica of a rank > 0: the module's become rank 0's behind the forward."""
     return {each: each.clone() for each in buffers if dist.get_rank()}
+
+
+def follow_sizes(copies: Mapping[Any, torch.Tensor]) -> None:
+    """Buffers get the sizes that a forward gave their copies: observers' are empty until the first batch."""
+    for each, copy in copies.items():
+        if each.shape != copy.shape:
+            each.data = torch.empty_like(copy)
 
 
 def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) -> Any:
@@ -354,6 +368,7 @@ class GradientSums:
         self.tables = [parameter for parameter in trained if parameter in sparse]
         self.wait, self.buffers = wait, [*module.buffers()]
         self.saved = buffers_beside_batch_norm(module)
+        self.written: Sequence[torch.Tensor] = ()  # parameters, if the forward has written into some
         self.begin()
 
     def begin(self) -> None:
@@ -370,8 +385,10 @@ class GradientSums:
         """The sums of all gradients; zeros where backward left parameters out, as DataParallel has them."""
         sums = [*self.sum_dense(gradients[: len(self.dense)])]
         sums += map(sum_sparse, gradients[len(self.dense) :], self.tables)
+        # a checkpoint may have run its part of the forward again
+        share_written(self.written)
         if self.saved or self.versions != [buffer._version for buffer in self.buffers]:
-            share_tensors(self.buffers)  # a checkpoint may have run its part of the forward again
+            share_tensors(self.buffers)
         self.begin()
         return sums
 
@@ -628,9 +645,13 @@ def parallel_apply_on_ranks(
         print(*texts, sep="", end="")
     raise_on_all(error)
     buffers = [b for network in networks for b in network.buffers()]
-    writes = any(each[0] for each in effects)  # into weights: those of the first replica stay
-    written = [*(parameters if writes else statistics_among(parameters)), *(first if effects[0][1] else ())]
-    share_tensors([*dict.fromkeys([*buffers, *written, *in_use(Broadcasts.others)])])
+    written = parameters if any(each[0] for each in effects) else ()  # those of the first replica stay
+    share_written(written)
+    for _, copies, sums in origins:
+        follow_sizes(copies)
+        sums.written = written
+    statistics = [*statistics_among(parameters), *(first if effects[0][1] else ())]
+    share_tensors([*dict.fromkeys([*buffers, *statistics, *in_use(Broadcasts.others)])])
     for *_, sums in origins:
         sums.begin()
     ties = [

@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 6ba6992a): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition fd1bc0a1): yours now, it needs torch alone."""
 
 import atexit
 import copyreg
@@ -13,7 +13,7 @@ import traceback
 import zlib
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
-from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 from weakref import WeakSet
 
 import torch
@@ -237,6 +237,13 @@ def share_tensors(tensors: Sequence[torch.Tensor], owner: int = 0) -> None:
         dist._broadcast_coalesced(group, alike, 2**28, owner)
 
 
+def share_written(parameters: Sequence[torch.Tensor]) -> None:
+    """Parameters that a forward has written into become rank 0's. Elsewhere, autograd may have saved what they were."""
+    for parameter in parameters if dist.get_rank() else ():
+        parameter.data = parameter.data.clone()
+    share_tensors(parameters)
+
+
 def learned_beside(module: torch.nn.Module) -> List[torch.Tensor]:
     """What a module has beside parameters that wants a gradient: plain attributes (DARTS keeps its alphas so), buffers.
 
@@ -262,6 +269,13 @@ def buffers_beside_batch_norm(module: torch.nn.Module) -> List[torch.Tensor]:
 def own_copies(buffers: Sequence[torch.Tensor]) -> Dict[Any, torch.Tensor]:
     """Those for the replica of a rank > 0: the module's become rank 0's behind the forward."""
     return {each: each.clone() for each in buffers if dist.get_rank()}
+
+
+def follow_sizes(copies: Mapping[Any, torch.Tensor]) -> None:
+    """Buffers get the sizes that a forward gave their copies: observers' are empty until the first batch."""
+    for each, copy in copies.items():
+        if each.shape != copy.shape:
+            each.data = torch.empty_like(copy)
 
 
 def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) -> Any:
@@ -336,6 +350,7 @@ class GradientSums:
         self.tables = [parameter for parameter in trained if parameter in sparse]
         self.wait, self.buffers = wait, [*module.buffers()]
         self.saved = buffers_beside_batch_norm(module)
+        self.written: Sequence[torch.Tensor] = ()  # parameters, if the forward has written into some
         self.begin()
 
     def begin(self) -> None:
@@ -352,8 +367,10 @@ class GradientSums:
         """The sums of all gradients; zeros where backward left parameters out, as DataParallel has them."""
         sums = [*self.sum_dense(gradients[: len(self.dense)])]
         sums += map(sum_sparse, gradients[len(self.dense) :], self.tables)
+        # a checkpoint may have run its part of the forward again
+        share_written(self.written)
         if self.saved or self.versions != [buffer._version for buffer in self.buffers]:
-            share_tensors(self.buffers)  # a checkpoint may have run its part of the forward again
+            share_tensors(self.buffers)
         self.begin()
         return sums
 
@@ -431,6 +448,8 @@ class OwnRows:
         self.has_any = has_any and dist.get_rank() < replicas or dist.get_rank() == 0
         self.in_place: List[Any] = []  # the first replica's rows, where DataParallel does not copy them
         self.outputs: List[torch.Tensor] = []  # of this rank
+        self.written: Sequence[torch.Tensor] = ()  # parameters, if the forward has written into some
+        self.writes_data = False  # of which no version tells
 
     def take(self, tensor: torch.Tensor) -> torch.Tensor:
         chunks, rank = tensor.chunk(self.replicas, self.dim), dist.get_rank()
@@ -457,17 +476,16 @@ class OwnRows:
         form = zlib.crc32(repr(shapes).encode())
         counts = [output.shape[self.dim] for output in self.outputs]
         wants = [output.requires_grad for output in self.outputs]
-        wrote = [each for each, version in zip(self.parameters, self.versions) if each._version != version]
-        for parameter in wrote if dist.get_rank() else ():
-            parameter.data = parameter.data.clone()  # autograd may have saved what this replica has written
-        numbers = exchange_numbers([form, self.write_back(), wrote != [], *drew, *wants, *counts])
+        wrote = self.writes_data or self.versions != [each._version for each in self.parameters]
+        numbers = exchange_numbers([form, self.write_back(), wrote, *drew, *wants, *counts])
         if any(each[0] != form for each in numbers):
             reason = "outputs of other shapes are not gathered (pad_packed_sequence: total_length)"
             raise RuntimeError(f"{reason}, nor dicts in another order")
         go_on_behind(numbers[0][3 : 3 + len(drew)])
-        written = self.parameters if any(each[2] for each in numbers) else statistics_among(self.parameters)
+        self.written = self.parameters if any(each[2] for each in numbers) else ()
+        share_written(self.written)
         in_place = [first for first, _ in self.in_place if numbers[0][1]]
-        share_tensors([*self.module.buffers(), *in_place, *written])
+        share_tensors([*self.module.buffers(), *in_place, *statistics_among(self.parameters)])
         by_output = [*zip(*numbers)][3 + len(drew) :]
         for place, has_way_back in enumerate(map(any, by_output[: len(wants)])):
             if has_way_back and not wants[place]:
@@ -483,6 +501,30 @@ class OwnRows:
         if output is not None and not isinstance(output, str):
             raise TypeError(f"outputs are gathered as tensors; a forward gives a {type(output).__name__}")
         return type(output).__name__
+
+
+def tie_to_all(outputs: List[torch.Tensor], entered: Sequence[torch.Tensor]) -> None:
+    """An output leads to what wants a gradient and is no parameter on all ranks if on one: all take part in its sum."""
+    if not entered:
+        return
+    own = [each.grad_fn in graph for graph in map(graph_of, outputs) for each in entered]
+    of_all = [*map(any, zip(*exchange_numbers([*own])))]
+    for number, (is_own, is_any) in enumerate(zip(own, of_all)):
+        if is_any and not is_own:
+            place, tie = number // len(entered), entered[number % len(entered)]
+            outputs[place] = outputs[place] + tie.reshape(-1)[:0].sum()
+
+
+def graph_of(output: torch.Tensor) -> Set[Any]:
+    """The nodes of autograd that a backward from an output comes to."""
+    found: Set[Any] = set()
+    ahead: List[Any] = [output.grad_fn]
+    while ahead:
+        node = ahead.pop()
+        if node is not None and node not in found:
+            found.add(node)
+            ahead += [each for each, _ in node.next_functions]
+    return found
 
 
 def gather_rows(rows: torch.Tensor, counts: Sequence[int], dim: int = 0) -> torch.Tensor:
@@ -597,7 +639,10 @@ def compute_own_rows(wrapper: Any, inputs: Any, kwargs: Any) -> Any:
     sums = wrapper.sums(module, rows.parameters, wait=bool(learned or entered))
     copies = make_copies(rows.parameters, sums, learned)
     tree, drew = wrapper.run_replicas(rows, copies, batch)
+    follow_sizes(copies)
     counts = rows.settle(tree, drew, [*copies.values(), *entered])
+    tie_to_all(rows.outputs, [*entered, *(copies[each] for each in learned)])
+    sums.written = rows.written
     sums.begin()
     whole = map(wrapper.join_rows, rows.outputs, counts, [dim] * len(counts))
     return map_tensors(lambda output: next(whole), tree)

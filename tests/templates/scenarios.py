@@ -323,6 +323,31 @@ def two_models_draw_from_one_device(wrap: Wrap, seed: Seed, world: int) -> Itera
         yield from [one(x), other(x), torch.rand(2)]
 
 
+class Gated(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.line = nn.Linear(20, 5)
+
+    def forward(self, x: torch.Tensor, noise: torch.Tensor) -> Any:
+        y = self.line(x)
+        return (y + noise.tanh() if x.sum() > 0 else y), y.sin()
+
+
+def input_that_some_replicas_use(wrap: Wrap, seed: Seed, world: int) -> Iterator[torch.Tensor]:
+    seed(1)
+    module = Gated()
+    net = wrap(module)
+    for rows in (uneven(world), world):
+        for x, _ in batches(rows):
+            noise = torch.ones(rows, 5).requires_grad_(True)
+            module.zero_grad()
+            first, second = net(x, noise)
+            second.pow(2).sum().backward(retain_graph=True)
+            first.pow(2).sum().backward()
+            yield from gradients(module)
+            yield torch.zeros(()) if noise.grad is None else noise.grad
+
+
 def inputs_that_want_gradients(wrap: Wrap, seed: Seed, world: int) -> Iterator[torch.Tensor]:
     """An attack on the inputs, and two of them, with fewer rows than ranks."""
     seed(1)
@@ -486,7 +511,7 @@ class Searched(nn.Module):
         scores = weights[0] * self.layer(x) + weights[1] * torch.tanh(self.layer(x))
         assert isinstance(self.scale, torch.Tensor)
         assert self.prompt is not None
-        return scores * self.scale + self.prompt
+        return scores * self.scale + (self.prompt if x.sum() > 0 else 0)  # not by all replicas
 
 
 def learned_and_no_parameters(wrap: Wrap, seed: Seed, world: int) -> Iterator[torch.Tensor]:
@@ -721,7 +746,8 @@ SCENARIOS: dict[str, Scenario] = {
             forward_and_module_method, module_method_alone_in_a_step, gan_with_batch_norm,
             wgan_gradient_penalty, gradient_penalty_with_fewer_rows_than_ranks,
             gradients_asked_for_by_autograd_grad, evaluation_decides, dropout,
-            two_models_draw_from_one_device, inputs_that_want_gradients, attack_on_a_frozen_model,
+            two_models_draw_from_one_device, inputs_that_want_gradients, input_that_some_replicas_use,
+            attack_on_a_frozen_model,
             recurrent_along_dim_1, thawed_and_replaced_after_the_wrap, converted_after_the_wrap,
             buffers_written_in_forward, running_statistics_that_are_parameters,
             learned_and_no_parameters, spectral_norm, shared_parameters, several_forwards_one_backward,

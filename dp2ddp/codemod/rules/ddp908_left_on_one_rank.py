@@ -2,8 +2,9 @@
 
 A hazard where a backward of a torch.autograd.Function, or a hook on gradients, prints or fills a list, a counter,
 an object; where a forward reads a variable of a file that is learned; where it asks for the number of its device, or
-has a gradient retained, in a program whose forwards fill something; where a function is asked for its `cache_info()`; and for draws in such a
-backward or hook (shake-shake), or in a function under `functools.lru_cache`, whose memory each rank has for itself.
+has a gradient retained, in a program whose forwards fill something; where a function is asked for its
+`cache_info()`; and for draws in such a backward or hook (shake-shake), or in a function under `functools.lru_cache`,
+whose memory each rank has for itself.
 
 DataParallel's replicas are threads of one process: each finds there what the others have left, and the script all
 of it. Where a forward fills what outlives it, each rank runs all replicas (DDP201), on one device. Backward runs on
