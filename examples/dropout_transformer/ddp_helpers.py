@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition fd1bc0a1): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 0ca645f2): yours now, it needs torch alone."""
 
 import atexit
 import gc

@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition fd1bc0a1): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 0ca645f2): yours now, it needs torch alone."""
 
 import atexit
 import copyreg
@@ -522,14 +522,14 @@ def tie_to_all(outputs: List[torch.Tensor], entered: Sequence[torch.Tensor]) -> 
 
 def graph_of(output: torch.Tensor) -> Set[Any]:
     """The nodes of autograd that a backward from an output comes to."""
-    found: Set[Any] = set()
+    nodes: Set[Any] = set()
     ahead: List[Any] = [output.grad_fn]
     while ahead:
         node = ahead.pop()
-        if node is not None and node not in found:
-            found.add(node)
+        if node is not None and node not in nodes:
+            nodes.add(node)
             ahead += [each for each, _ in node.next_functions]
-    return found
+    return nodes
 
 
 def gather_rows(rows: torch.Tensor, counts: Sequence[int], dim: int = 0) -> torch.Tensor:
