@@ -10,7 +10,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from .draws import replica_draws
 from .ranks import init_distributed, together
-from .replicas import buffers_of_replica, make_replica, run_alone
+from .replicas import buffers_of_replica, follow_sizes, make_replica, run_alone
 from .rows import OwnRows, gather_rows
 from .trees import map_tensors
 
@@ -67,8 +67,11 @@ class WholeBatchDDP(DistributedDataParallel):
         parameters = [*self.module.parameters()]
         if torch.is_grad_enabled():
             self.check(parameters)
-        copies = {**buffers_of_replica(self.module), **{p: p.view_as(p) for p in parameters}}
-        return make_replica(self.module, copies)(*inputs, **kwargs)
+        buffers = buffers_of_replica(self.module)
+        copies = {**buffers, **{p: p.view_as(p) for p in parameters}}
+        tree = make_replica(self.module, copies)(*inputs, **kwargs)
+        follow_sizes(buffers)
+        return tree
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         refuse(True, "the model is copied, or saved as a whole")

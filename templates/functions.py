@@ -14,7 +14,7 @@ from .meeting import raise_on_all
 from .model import AnyDataParallel, data_parallel_on_ranks, make_copies
 from .one_rank import share_tree
 from .ranks import together
-from .replicas import learned_beside, make_replica, share_tensors, without_hooks
+from .replicas import follow_sizes, learned_beside, make_replica, share_tensors, share_written, without_hooks
 from .sums import CopyToRanks, GradientSums
 from .trees import map_tensors, refuse_hidden, tensors_of
 from .turns import run_in_turns, run_rows_in_turns
@@ -202,8 +202,6 @@ def apply_all_in_turns(modules: Any, place: int, has_rows: bool, given: Any) -> 
     for module in modules:
         vars(module).pop("forward", None)
     outputs, drew = run_in_turns(modules, [*held], given)
-    for network in dict.fromkeys(module.of_all_ranks[1] for module in modules):
-        share_tensors([*network.parameters()])
     refuse_hidden(outputs)
     return outputs, None, drew, ""
 
@@ -279,10 +277,16 @@ def parallel_apply_on_ranks(
         print(*texts, sep="", end="")
     raise_on_all(error)
     buffers = [b for network in networks for b in network.buffers()]
-    writes = any(each[0] for each in effects)  # into weights: those of the first replica stay
-    written = [p for p in parameters if writes or p.dim() == 1 and not p.requires_grad]  # as in OwnRows
-    written += first if effects[0][1] else []
-    share_tensors([*dict.fromkeys([*buffers, *written, *in_use(Broadcasts.others)])])
+    # into weights; those of the first replica stay
+    writes = run_replicas is apply_all_in_turns or any(each[0] for each in effects)
+    written = parameters if writes else []
+    share_written(written)
+    for _, copies, sums in origins:
+        follow_sizes(copies)
+        sums.written = written
+    statistics = [p for p in parameters if p.dim() == 1 and not p.requires_grad]  # as in OwnRows
+    in_place = first if effects[0][1] else []
+    share_tensors([*dict.fromkeys([*buffers, *statistics, *in_place, *in_use(Broadcasts.others)])])
     for *_, sums in origins:
         sums.begin()
     ties = [

@@ -11,8 +11,8 @@ import torch.distributed as dist
 from .broadcast import Rank
 from .draws import replica_draws
 from .ranks import init_distributed, together
-from .replicas import learned_beside, make_replica, run_alone, share_tensors, without_hooks
-from .rows import JoinRows, OwnRows
+from .replicas import follow_sizes, learned_beside, make_replica, run_alone, share_tensors, without_hooks
+from .rows import JoinRows, OwnRows, tie_to_all
 from .sums import CopyToRanks, GradientSums
 from .trees import map_tensors
 
@@ -131,7 +131,10 @@ def compute_own_rows(wrapper: Any, inputs: Any, kwargs: Any) -> Any:
     sums = wrapper.sums(module, rows.parameters, wait=bool(learned or entered))
     copies = make_copies(rows.parameters, sums, learned)
     tree, drew = wrapper.run_replicas(rows, copies, batch)
+    follow_sizes(copies)
     counts = rows.settle(tree, drew, [*copies.values(), *entered])
+    tie_to_all(rows.outputs, [*entered, *(copies[each] for each in learned)])
+    sums.written = rows.written
     sums.begin()
     whole = map(wrapper.join_rows, rows.outputs, counts, [dim] * len(counts))
     return map_tensors(lambda output: next(whole), tree)

@@ -22,6 +22,13 @@ def share_tensors(tensors: Sequence[torch.Tensor], owner: int = 0) -> None:
         dist._broadcast_coalesced(group, message, 2**28, owner)  # type: ignore[attr-defined]
 
 
+def share_written(parameters: Sequence[torch.Tensor]) -> None:
+    """Parameters that a forward has written into become rank 0's. Elsewhere, autograd may have saved what they were."""
+    for parameter in parameters if dist.get_rank() else ():
+        parameter.data = parameter.data.clone()
+    share_tensors(parameters)
+
+
 def learned_beside(module: torch.nn.Module) -> List[torch.Tensor]:
     """What a module has beside parameters that wants a gradient: plain attributes (DARTS keeps its alphas so), buffers.
 
@@ -46,6 +53,13 @@ def buffers_of_replica(module: torch.nn.Module) -> Dict[Any, torch.Tensor]:
     buffers = [each for part in parts for each in part._buffers.values() if each is not None]
     saved = [each for each in buffers if torch.is_grad_enabled() and not each.requires_grad]
     return {each: each.clone() if dist.get_rank() else each for each in saved}
+
+
+def follow_sizes(copies: Mapping[Any, torch.Tensor]) -> None:
+    """Buffers get the sizes that a forward gave their copies: observers' are empty until the first batch."""
+    for each, copy in copies.items():
+        if each.shape != copy.shape:
+            each.data = torch.empty_like(copy)
 
 
 def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor], number: Any = None) -> Any:

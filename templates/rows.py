@@ -1,14 +1,14 @@
 """Rows of a batch: a rank's own, and those of all."""
 
 import zlib
-from typing import Any, List, Sequence
+from typing import Any, List, Sequence, Set
 
 import torch
 import torch.distributed as dist
 
 from .broadcast import exchange_numbers, gather_tensors
 from .draws import go_on_behind
-from .replicas import share_tensors
+from .replicas import share_tensors, share_written
 from .sums import CopyToRanks
 from .trees import map_tensors
 
@@ -27,6 +27,8 @@ class OwnRows:
         self.has_any = has_any and dist.get_rank() < replicas or dist.get_rank() == 0
         self.in_place: List[Any] = []  # first rows of which DataParallel makes no copy, with their versions
         self.outputs: List[torch.Tensor] = []  # of this rank
+        self.written: Sequence[torch.Tensor] = ()  # parameters, if the forward has written into some
+        self.writes_data = False  # of which no version tells
 
     def take(self, tensor: torch.Tensor) -> torch.Tensor:
         chunks, rank = tensor.chunk(self.replicas, self.dim), dist.get_rank()
@@ -48,20 +50,19 @@ class OwnRows:
         form = zlib.crc32(repr(shapes).encode())
         counts = [output.shape[self.dim] for output in self.outputs]
         wants = [output.requires_grad for output in self.outputs]
-        wrote = [each for each, version in zip(self.parameters, self.versions) if each._version != version]
-        for parameter in wrote if dist.get_rank() else ():
-            parameter.data = parameter.data.clone()  # autograd may have saved what this replica has written
+        wrote = self.writes_data or self.versions != [each._version for each in self.parameters]
         wrote_rows = any(first._version != version for first, version in self.in_place)
-        numbers = exchange_numbers([form, wrote_rows, wrote != [], *drew, *wants, *counts])
+        numbers = exchange_numbers([form, wrote_rows, wrote, *drew, *wants, *counts])
         if any(each[0] != form for each in numbers):
             reason = "outputs of other shapes are not gathered (pad_packed_sequence: total_length)"
             raise RuntimeError(f"{reason}, nor dicts in another order")
         go_on_behind(numbers[0][3 : 3 + len(drew)])
+        self.written = self.parameters if any(each[2] for each in numbers) else ()
+        share_written(self.written)
         first_rows = [first for first, _ in self.in_place if numbers[0][1]]
-        has_written = any(each[2] for each in numbers)
         # batch norm writes into running statistics that are parameters, and their version stays
-        written = [p for p in self.parameters if has_written or p.dim() == 1 and not p.requires_grad]
-        share_tensors([*self.module.buffers(), *first_rows, *written])
+        statistics = [p for p in self.parameters if p.dim() == 1 and not p.requires_grad]
+        share_tensors([*self.module.buffers(), *first_rows, *statistics])
         by_output = [*zip(*numbers)][3 + len(drew) :]
         for place, has_way_back in enumerate(map(any, by_output[: len(wants)])):
             if has_way_back and not wants[place]:
@@ -78,6 +79,30 @@ class OwnRows:
         if output is not None and not isinstance(output, str):
             raise TypeError(f"outputs are gathered as tensors; a forward gives a {type(output).__name__}")
         return type(output).__name__
+
+
+def tie_to_all(outputs: List[torch.Tensor], entered: Sequence[torch.Tensor]) -> None:
+    """An output leads to what wants a gradient and is no parameter on all ranks if on one: all take part in its sum."""
+    if not entered:
+        return
+    own = [each.grad_fn in graph for graph in map(graph_of, outputs) for each in entered]
+    of_all = [*map(any, zip(*exchange_numbers([*own])))]
+    for number, (is_own, is_any) in enumerate(zip(own, of_all)):
+        if is_any and not is_own:
+            place, tie = number // len(entered), entered[number % len(entered)]
+            outputs[place] = outputs[place] + tie.reshape(-1)[:0].sum()
+
+
+def graph_of(output: torch.Tensor) -> Set[Any]:
+    """The nodes of autograd that a backward from an output comes to."""
+    nodes: Set[Any] = set()
+    ahead: List[Any] = [output.grad_fn]
+    while ahead:
+        node = ahead.pop()
+        if node is not None and node not in nodes:
+            nodes.add(node)
+            ahead += [each for each, _ in node.next_functions]
+    return nodes
 
 
 def gather_rows(rows: torch.Tensor, counts: Sequence[int], dim: int = 0) -> torch.Tensor:

@@ -8,6 +8,8 @@ from typing import Any, Iterator, List
 import torch
 import torch.distributed as dist
 
+from .broadcast import Rank
+
 
 def host_streams() -> List[Any]:
     """The states of Python's, torch's and numpy's random numbers on the host."""
@@ -48,7 +50,7 @@ def get_device_states() -> List[torch.Tensor]:
     """torch.cuda.get_rng_state_all(): the first device's stream is the script's, the others' are the replicas'."""
     own = ReplicaStream.state if dist.get_rank() else torch.cuda.get_rng_state()
     states: List[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(states, own)
+    dist.all_gather_object(states, own, Rank.host)
     return states
 
 

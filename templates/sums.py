@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 
 from .broadcast import Rank
-from .replicas import buffers_of_replica, share_tensors
+from .replicas import buffers_of_replica, share_tensors, share_written
 
 
 class GradientSums:
@@ -18,6 +18,7 @@ class GradientSums:
         self.dense = [parameter for parameter in trained if parameter not in sparse]
         self.tables = [parameter for parameter in trained if parameter in sparse]
         self.module, self.wait, self.buffers = module, wait, [*module.buffers()]
+        self.written: Sequence[torch.Tensor] = ()  # parameters, if the forward may have written into some
         self.begin()
 
     def begin(self) -> None:
@@ -36,8 +37,10 @@ class GradientSums:
         """The sums of all gradients; zeros where backward left parameters out, as DataParallel has them."""
         sums = [*self.sum_dense(gradients[: len(self.dense)])]
         sums += map(sum_sparse, gradients[len(self.dense) :], self.tables)
-        if self.saves_buffers or self.versions != [buffer._version for buffer in self.buffers]:
-            share_tensors(self.buffers)  # a checkpoint may have run its part of the forward again
+        # a checkpoint may have run its part of the forward again; in turns, rank 0 alone writes into what is its own
+        share_written(self.written)
+        if self.written or self.saves_buffers or self.versions != [each._version for each in self.buffers]:
+            share_tensors(self.buffers)
         self.begin()
         return sums
 

@@ -7,7 +7,7 @@ import torch.distributed as dist
 
 from .draws import replica_draws
 from .model import WholeBatch, call_replica
-from .replicas import make_replica, share_tensors, without_hooks
+from .replicas import make_replica, without_hooks
 from .rows import OwnRows
 from .streams import ReplicaStream, get_device_states
 from .trees import map_tensors, tensors_of
@@ -18,6 +18,7 @@ def run_rows_in_turns(
 ) -> Tuple[Any, List[int]]:
     """Outputs and draws of this rank's replica, when all have run on their rows of a batch."""
     own = map_tensors(rows.take, batch)
+    rows.writes_data = True  # it may; and devices round differently
 
     def chunks_of(tensor: torch.Tensor) -> Sequence[torch.Tensor]:
         return tensor.chunk(rows.replicas, rows.dim)
@@ -32,9 +33,7 @@ def run_rows_in_turns(
     count = min([most, *(len(chunks_of(tensor)) for tensor in tensors_of(batch))])
     replicas = [make_replica(wrapper.module, copies, number) for number in range(count)]
     held = [*copies.values(), *wrapper.module.buffers()]
-    result = run_in_turns(replicas, held, given, wrapper.run_replica)
-    share_tensors(rows.parameters)  # a forward may write into their .data, and devices round differently
-    return result
+    return run_in_turns(replicas, held, given, wrapper.run_replica)
 
 
 class WholeBatchInTurns(WholeBatch):
@@ -57,7 +56,7 @@ def run_in_turns(
     """Run all replicas of what holds these parameters and buffers; outputs and draws of this rank's.
 
     `given` gives the inputs of a replica, by position and by name. A rank that has none gets the outputs of the first
-    one. As under DataParallel all run, and the first one's error is raised.
+    one, and goes its way back. As under DataParallel all run, and the first one's error is raised.
     """
     rank, errors = dist.get_rank(), []
     own_number = rank if rank < len(replicas) else 0
@@ -65,13 +64,13 @@ def run_in_turns(
     states = get_device_states() if torch.cuda.is_available() else [None] * dist.get_world_size()
     result: Any = None
     for number, replica in enumerate(replicas):
-        is_own = number == rank
+        is_own, goes_back = number == rank, number == own_number
         if rank or number:
-            set_apart(replica, held, before if number else {}, is_own)
+            set_apart(replica, held, before if number else {}, goes_back)
         run = run_own if number == own_number else call_replica
         ReplicaStream.state = states[number]
         try:
-            inputs, kwargs = given(number) if is_own else map_tensors(cut_off, given(number))
+            inputs, kwargs = given(number) if goes_back else map_tensors(cut_off, given(number))
             with replica_draws(is_own, number) as drew, without_hooks():
                 outputs = run(replica, is_own, inputs, kwargs)
             result = (outputs, drew) if number == own_number else result
@@ -85,14 +84,14 @@ def run_in_turns(
 
 
 def set_apart(
-    replica: Any, held: Sequence[torch.Tensor], before: Mapping[int, torch.Tensor], is_own: bool
+    replica: Any, held: Sequence[torch.Tensor], before: Mapping[int, torch.Tensor], goes_back: bool
 ) -> None:
     """Give a replica what it holds alone, as it was before the first one ran; without `before`, the module's own."""
     apart: Dict[int, torch.Tensor] = {}
     for tensor in held:
         numbers = before[id(tensor)].clone() if before else tensor
         is_learned = tensor.requires_grad and torch.is_grad_enabled()
-        apart[id(tensor)] = Apart.apply(tensor, numbers.detach(), is_own) if is_learned else numbers
+        apart[id(tensor)] = Apart.apply(tensor, numbers.detach(), goes_back) if is_learned else numbers
     for part in replica.modules():
         for name, each in [*{**vars(part), **part._buffers}.items()]:
             if id(each) in apart:
@@ -104,17 +103,13 @@ def cut_off(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class Apart(torch.autograd.Function):
-    """A tensor with numbers of its own. Backward goes on behind it on every rank, with gradients on the owner's.
-
-    Where there will be gradients of gradients, the others' are zeros, by which all ranks come to the same sums again.
-    """
+    """A tensor with numbers of its own. Backward goes on behind it on every rank, with gradients where it goes back."""
 
     @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor, numbers: torch.Tensor, is_own: bool) -> torch.Tensor:
-        ctx.is_own = is_own
+    def forward(ctx: Any, tensor: torch.Tensor, numbers: torch.Tensor, goes_back: bool) -> torch.Tensor:
+        ctx.goes_back = goes_back
         return numbers
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
-        others = gradient * 0 if torch.is_grad_enabled() else None
-        return gradient if ctx.is_own else others, None, None
+        return gradient if ctx.goes_back else None, None, None

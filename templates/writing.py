@@ -9,7 +9,7 @@ import torch.distributed as dist
 
 from .broadcast import Rank
 from .model import WholeBatch
-from .replicas import share_tensors
+from .rows import OwnRows
 
 
 class WholeBatchPrinting(WholeBatch):
@@ -31,11 +31,13 @@ class WholeBatchWriting(WholeBatch):
 
     stands_for_data_parallel = True
 
+    def run_replicas(self, rows: OwnRows, copies: Any, batch: Any) -> Any:
+        rows.writes_data = True
+        return super().run_replicas(rows, copies, batch)
+
     def run_replica(self, replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
         own: Dict[int, torch.Tensor] = {}  # on ranks > 0, where writing into `p.data` must change no others
         for part in replica.modules() if dist.get_rank() else ():
             for name, parameter in [*part._former_parameters.items()]:
                 setattr(part, name, own.setdefault(id(parameter), parameter.clone()))
-        outputs = super().run_replica(replica, has_rows, inputs, kwargs)
-        share_tensors([*self.module.parameters()])
-        return outputs
+        return super().run_replica(replica, has_rows, inputs, kwargs)

@@ -107,6 +107,7 @@ TAKEN = {  # how a forward may take, or look, what another forward has changed: 
     "tensor_numpy": ("torch.ones(1)", "self.s.numpy()[0] += 1\nscale = float(self.s)"),
     "tensor_init": ("torch.ones(1)", "scale = float(self.s)\nnn.init.constant_(self.s, scale + 1)"),
     "tensor_function": ("-torch.ones(1)", "scale = float(self.s)\ntorch.relu_(self.s)"),
+    "tensor_list": ("torch.ones(1)", "scale = float(self.s)\ntorch._foreach_add_([self.s], 1.0)"),
     "tensor_view": ("torch.ones(2, 2)", "self.s.view(-1)[0] += 1\nscale = float(self.s[0, 0])"),
     "tensor_resize": ("torch.ones(1)", "scale = 1.0 / self.s.numel()\nself.s.resize_(self.s.numel() + 1)"),
     "nested_list": ("{'a': [1.0]}", "self.s['a'].append(1.0)\nscale = 1.0 / len(self.s['a'])"),

@@ -141,16 +141,20 @@ def by_hand(
 
 
 class Tracking(nn.Module):
-    """Running statistics that are parameters, into which batch norm writes; a row is enough for them."""
+    """Frozen parameters that forwards write into, some without a version that says so, some of replicas only."""
 
     def __init__(self) -> None:
         super().__init__()
         self.mean = nn.Parameter(torch.zeros(4), requires_grad=False)
         self.variance = nn.Parameter(torch.ones(4), requires_grad=False)
+        self.gain = nn.Parameter(torch.ones(1, 4), requires_grad=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        pairs = torch.stack([x, x.sin()], 2)
-        return nn.functional.batch_norm(pairs, self.mean, self.variance, training=True).sum(2)
+        pairs = torch.stack([x, x.sin()], 2)  # a row is enough for batch norm
+        if bool(x[0, 0] > 0):
+            with torch.no_grad():
+                self.gain.add_(x.mean(0))
+        return nn.functional.batch_norm(pairs, self.mean, self.variance, training=True).sum(2) * self.gain
 
 
 def net() -> nn.Module:

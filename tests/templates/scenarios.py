@@ -325,6 +325,31 @@ def two_models_draw_from_one_device(wrap: Wrap, seed: Seed, world: int) -> Itera
         yield from [one(x), other(x), torch.rand(2)]
 
 
+class Gated(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.line = nn.Linear(20, 5)
+
+    def forward(self, x: torch.Tensor, noise: torch.Tensor) -> Any:
+        y = self.line(x)
+        return (y + noise.tanh() if x[0, 0] > 0 else y), y.sin()
+
+
+def input_that_some_replicas_use(wrap: Wrap, seed: Seed, world: int) -> Iterator[torch.Tensor]:
+    seed(1)
+    module = Gated()
+    net = wrap(module)
+    for rows in (uneven(world), world):
+        for x, _ in batches(rows):
+            noise = torch.ones(rows, 5).requires_grad_(True)
+            module.zero_grad()
+            first, second = net(x, noise)
+            second.pow(2).sum().backward(retain_graph=True)
+            first.pow(2).sum().backward()
+            yield from gradients(module)
+            yield torch.zeros(()) if noise.grad is None else noise.grad
+
+
 def inputs_that_want_gradients(wrap: Wrap, seed: Seed, world: int) -> Iterator[torch.Tensor]:
     """An attack on the inputs, and two of them, with fewer rows than ranks."""
     seed(1)
@@ -397,14 +422,20 @@ def converted_after_the_wrap(wrap: Wrap, seed: Seed, world: int) -> Iterator[tor
 
 
 class Remembering(nn.Module):
-    """A queue that forward writes through .data, a buffer and a frozen weight that backward needs as they were left."""
+    """A queue that forward writes through .data, and buffers and frozen weights that backward needs as they were left.
 
+    One weight is written by some replicas only; one buffer is empty until the first batch, as observers' are.
+    """
+
+    lowest: torch.Tensor
     queue: torch.Tensor
     center: torch.Tensor
 
     def __init__(self) -> None:
         super().__init__()
         self.line, self.scale = nn.Linear(20, 5), nn.Parameter(torch.ones(5), requires_grad=False)
+        self.gain = nn.Parameter(torch.ones(1, 5), requires_grad=False)
+        self.register_buffer("lowest", torch.tensor([]))
         self.register_buffer("queue", torch.zeros(6, 5))
         self.register_buffer("center", torch.zeros(5))
 
@@ -415,7 +446,13 @@ class Remembering(nn.Module):
         with torch.no_grad():
             self.center.mul_(0.9).add_(out.mean(0), alpha=0.1)
             self.scale.add_(out.mean(0))
-        return out * self.center * self.scale
+            if x[0, 0] > 0:
+                self.gain.add_(out.mean(0))
+            lowest = out.amin(0)
+            if len(self.lowest) == 0:
+                self.lowest.resize_(5).copy_(lowest)
+            self.lowest.copy_(torch.minimum(self.lowest, lowest))
+        return out * self.center * self.scale * self.gain - self.lowest * out
 
 
 def buffers_written_in_forward(wrap: Wrap, seed: Seed, world: int) -> Iterator[torch.Tensor]:
@@ -427,7 +464,7 @@ def buffers_written_in_forward(wrap: Wrap, seed: Seed, world: int) -> Iterator[t
         for x, y in batches(rows):
             optimizer.zero_grad()
             F.cross_entropy(net(x), y).backward()
-            yield from [*gradients(module), module.center.clone()]
+            yield from [*gradients(module), module.center.clone(), module.lowest.clone()]
             optimizer.step()
     net.eval()
     with torch.no_grad():
@@ -476,7 +513,7 @@ class Searched(nn.Module):
         scores = weights[0] * self.layer(x) + weights[1] * torch.tanh(self.layer(x))
         assert isinstance(self.scale, torch.Tensor)
         assert self.prompt is not None
-        return scores * self.scale + self.prompt
+        return scores * self.scale + (self.prompt if x[0, 0] > 0 else 0)  # not by all replicas
 
 
 def learned_and_no_parameters(wrap: Wrap, seed: Seed, world: int) -> Iterator[torch.Tensor]:
@@ -488,7 +525,7 @@ def learned_and_no_parameters(wrap: Wrap, seed: Seed, world: int) -> Iterator[to
         module.prompt = encoder(torch.ones(3))
         optimizer.zero_grad()
         F.cross_entropy(net(x), y).backward()
-        yield from [each.grad.clone() for each in learned]
+        yield from [torch.zeros(()) if each.grad is None else each.grad.clone() for each in learned]
         optimizer.step()
     with torch.no_grad():
         yield net(x)
@@ -711,7 +748,8 @@ SCENARIOS: dict[str, Scenario] = {
             forward_and_module_method, module_method_alone_in_a_step, gan_with_batch_norm,
             wgan_gradient_penalty, gradient_penalty_with_fewer_rows_than_ranks,
             gradients_asked_for_by_autograd_grad, evaluation_decides, dropout,
-            two_models_draw_from_one_device, inputs_that_want_gradients, attack_on_a_frozen_model,
+            two_models_draw_from_one_device, inputs_that_want_gradients, input_that_some_replicas_use,
+            attack_on_a_frozen_model,
             recurrent_along_dim_1, thawed_and_replaced_after_the_wrap, converted_after_the_wrap,
             buffers_written_in_forward, running_statistics_that_are_parameters,
             learned_and_no_parameters, spectral_norm, shared_parameters, several_forwards_one_backward,

@@ -34,6 +34,7 @@ REFUSED = {
     "gan_with_batch_norm": "a step has two forwards, or two backwards",
     "three_backwards_of_a_gan": "an input needs a gradient",
     "inputs_that_want_gradients": "an input needs a gradient",
+    "input_that_some_replicas_use": "an input needs a gradient",
     "gradients_asked_for_by_autograd_grad": "running autograd.grad()",
     "gradients_of_some": "autograd.grad or backward(inputs=...) asks for some gradients",
     "hooks_on_parameters": "a parameter or a layer has a backward hook",

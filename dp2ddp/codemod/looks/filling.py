@@ -167,7 +167,7 @@ class Filling:
             return True
         is_given_shared = any(map(self.is_shared, values_of(call.node)))
         if name.startswith(COMPUTING_HOMES):
-            return is_given_shared and self._library_fills(call, name)
+            return (is_given_shared or name.endswith("_")) and self._library_fills(call, name)
         if self.forwards.is_function(self.module, self.module.enclosing(call.node, ast.ClassDef)):
             return not is_kernel(self.module, call.node)
         # called for what it does
@@ -187,7 +187,7 @@ class Filling:
             return True
         inplace = call.keyword("inplace")
         if name.endswith("_") or inplace is not None and getattr(inplace.value, "value", True) is not False:
-            return bool(call.node.args) and self.is_shared(call.node.args[0])
+            return any(map(self.is_shared, _tensors_given_first(call.node)))
         return name.startswith(CHANGING_HOMES) or name.rpartition(".")[2] in CHANGING
 
     def _is_unknown(self, function: ast.expr) -> bool:
@@ -217,6 +217,12 @@ class Filling:
         if call.method.endswith("_") and not call.method.endswith("__") and call.method != "requires_grad_":
             return True
         return call.method not in READING and not self._is_layer(function.value)
+
+
+def _tensors_given_first(call: ast.Call) -> list[ast.expr]:
+    """`torch.relu_(x)`, `torch._foreach_add_([x, y], 1)`."""
+    first = call.args[:1]
+    return first[0].elts if first and isinstance(first[0], ast.List | ast.Tuple) else first
 
 
 def is_kernel(module: Module, node: ast.AST) -> bool:

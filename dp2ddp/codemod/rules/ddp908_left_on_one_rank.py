@@ -1,9 +1,10 @@
 """Say what a replica would leave on its own rank.
 
 A hazard where a backward of a torch.autograd.Function, or a hook on gradients, prints or fills a list, a counter,
-an object; where a forward reads a variable of a file that is learned, or asks for the number of its device in a
-program whose forwards fill something; where a function is asked for its `cache_info()`; and for draws in such a
-backward or hook (shake-shake), or in a function under `functools.lru_cache`, whose memory each rank has for itself.
+an object; where a forward reads a variable of a file that is learned; where it asks for the number of its device, or
+has a gradient retained, in a program whose forwards fill something; where a function is asked for its
+`cache_info()`; and for draws in such a backward or hook (shake-shake), or in a function under `functools.lru_cache`,
+whose memory each rank has for itself.
 
 DataParallel's replicas are threads of one process: each finds there what the others have left, and the script all
 of it. Where a forward fills what outlives it, each rank runs all replicas (DDP201), on one device. Backward runs on
@@ -46,6 +47,11 @@ NUMBERED = Reason(
     "them",
     "let forwards fill nothing, or do without the number",
 )
+RETAINED = Reason(
+    "gradient-retained-in-turns",
+    "`{code}` in a forward: each rank would have the gradient that comes to its own replica alone",
+    "give the tensor back as an output, and retain its gradient there",
+)
 LEARNED = Reason(
     "learned-outside",
     "a forward reads `{code}`, which is learned: each rank would have the gradient of its own rows",
@@ -68,6 +74,7 @@ class LeftOnOneRank(Rule):
     nodes = ("Attribute", "Call", "Name")
     examples = (
         flags("""
+            # `x.retain_grad()` in a forward
             # `x.get_device()` tells replicas apart
             # `print(len(gradient))` in a backward
             # uniform_() is drawn in a backward
@@ -79,7 +86,8 @@ class LeftOnOneRank(Rule):
                     return gradient * torch.empty(1).uniform_()
             class Net(torch.nn.Module):
                 def forward(self, x):
-                    self.states[x.get_device()].append(x.detach())
+                    x.retain_grad()
+                    self.states[x.get_device()].append(x)
                     return Scale.apply(x)
             net = torch.nn.DataParallel(Net())
         """),
@@ -115,8 +123,11 @@ def _in_forward(module: Module, node: ast.AST) -> Iterator[tuple[ast.AST, Reason
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and module.scope(node) is module.top:
         if any(_makes_learned(*each) for each in module.program.flow.origins(module, node)):
             yield node, LEARNED
-    elif _tells_replicas_apart(module, node) and takes_turns(module.program):
-        yield node, NUMBERED
+    elif takes_turns(module.program):
+        if _tells_replicas_apart(module, node):
+            yield node, NUMBERED
+        elif isinstance(node, ast.Call) and module.call(node).method == "retain_grad":
+            yield node, RETAINED
 
 
 def _tells_replicas_apart(module: Module, node: ast.AST) -> bool:

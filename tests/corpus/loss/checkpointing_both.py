@@ -33,12 +33,26 @@ class DenseLayer(nn.Module):
         return F.dropout(out, self.drop, self.training)
 
 
+class Center(nn.Module):
+    """A running mean that is a frozen weight: the second run of a checkpoint writes it again, in backward."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.mean = nn.Parameter(torch.zeros(1, width), requires_grad=False)
+
+    def forward(self, x):
+        if self.training:
+            with torch.no_grad():
+                self.mean.lerp_(x.mean(0, keepdim=True), 0.1)
+        return x - self.mean.clone()
+
+
 class DenseNet(nn.Module):
     def __init__(self, width=8, growth=4, layers=3):
         super().__init__()
         self.stem = nn.Linear(6, width)
         self.layers = nn.ModuleList([DenseLayer(width + k * growth, growth, 0.2) for k in range(layers)])
-        self.mlp = nn.Sequential(nn.Linear(width + layers * growth, 12), nn.Dropout(0.1), nn.GELU())
+        self.mlp = nn.Sequential(nn.Linear(width + layers * growth, 12), Center(12), nn.Dropout(0.1), nn.GELU())
         self.classifier = nn.Linear(12, 3)
 
     def forward(self, x):
