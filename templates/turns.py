@@ -56,7 +56,7 @@ def run_in_turns(
     """Run all replicas of what holds these parameters and buffers; outputs and draws of this rank's.
 
     `given` gives the inputs of a replica, by position and by name. A rank that has none gets the outputs of the first
-    one, and goes its way back. As under DataParallel all run, and the first one's error is raised.
+    one. As under DataParallel all run, and the first one's error is raised.
     """
     rank, errors = dist.get_rank(), []
     own_number = rank if rank < len(replicas) else 0
@@ -64,13 +64,13 @@ def run_in_turns(
     states = get_device_states() if torch.cuda.is_available() else [None] * dist.get_world_size()
     result: Any = None
     for number, replica in enumerate(replicas):
-        is_own, goes_back = number == rank, number == own_number
+        is_own = number == rank
         if rank or number:
-            set_apart(replica, held, before if number else {}, goes_back)
+            set_apart(replica, held, before if number else {}, is_own)
         run = run_own if number == own_number else call_replica
         ReplicaStream.state = states[number]
         try:
-            inputs, kwargs = given(number) if goes_back else map_tensors(cut_off, given(number))
+            inputs, kwargs = given(number) if is_own else map_tensors(cut_off, given(number))
             with replica_draws(is_own, number) as drew, without_hooks():
                 outputs = run(replica, is_own, inputs, kwargs)
             result = (outputs, drew) if number == own_number else result
@@ -84,14 +84,14 @@ def run_in_turns(
 
 
 def set_apart(
-    replica: Any, held: Sequence[torch.Tensor], before: Mapping[int, torch.Tensor], goes_back: bool
+    replica: Any, held: Sequence[torch.Tensor], before: Mapping[int, torch.Tensor], is_own: bool
 ) -> None:
     """Give a replica what it holds alone, as it was before the first one ran; without `before`, the module's own."""
     apart: Dict[int, torch.Tensor] = {}
     for tensor in held:
         numbers = before[id(tensor)].clone() if before else tensor
         is_learned = tensor.requires_grad and torch.is_grad_enabled()
-        apart[id(tensor)] = Apart.apply(tensor, numbers.detach(), goes_back) if is_learned else numbers
+        apart[id(tensor)] = Apart.apply(tensor, numbers.detach(), is_own) if is_learned else numbers
     for part in replica.modules():
         for name, each in [*{**vars(part), **part._buffers}.items()]:
             if id(each) in apart:
@@ -103,13 +103,17 @@ def cut_off(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class Apart(torch.autograd.Function):
-    """A tensor with numbers of its own. Backward goes on behind it on every rank, with gradients where it goes back."""
+    """A tensor with numbers of its own. Backward goes on behind it on every rank, with gradients on the owner's.
+
+    Where there will be gradients of gradients, the others' are zeros, by which all ranks come to the same sums again.
+    """
 
     @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor, numbers: torch.Tensor, goes_back: bool) -> torch.Tensor:
-        ctx.goes_back = goes_back
+    def forward(ctx: Any, tensor: torch.Tensor, numbers: torch.Tensor, is_own: bool) -> torch.Tensor:
+        ctx.is_own = is_own
         return numbers
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
-        return gradient if ctx.goes_back else None, None, None
+        others = gradient * 0 if torch.is_grad_enabled() else None
+        return gradient if ctx.is_own else others, None, None
