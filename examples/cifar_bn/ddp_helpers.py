@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 38bbe0f2): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 89d2b589): yours now, it needs torch alone."""
 
 import atexit
 import functools
@@ -356,6 +356,13 @@ def share_tensors(tensors: Sequence[torch.Tensor], owner: int = 0) -> None:
         dist._broadcast_coalesced(group, message, 2**28, owner)
 
 
+def share_written(parameters: Sequence[torch.Tensor]) -> None:
+    """Parameters that a forward has written into become rank 0's. Elsewhere, autograd may have saved what they were."""
+    for parameter in parameters if dist.get_rank() else ():
+        parameter.data = parameter.data.clone()
+    share_tensors(parameters)
+
+
 def buffers_of_replica(module: torch.nn.Module) -> Dict[Any, torch.Tensor]:
     """What a replica has for buffers that autograd may save: copies on ranks > 0, whose own become rank 0's.
 
@@ -368,12 +375,22 @@ def buffers_of_replica(module: torch.nn.Module) -> Dict[Any, torch.Tensor]:
     return {each: each.clone() if dist.get_rank() else each for each in saved}
 
 
-def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) -> Any:
+def follow_sizes(copies: Mapping[Any, torch.Tensor]) -> None:
+    """Buffers get the sizes that a forward gave their copies: observers' are empty until the first batch."""
+    for each, copy in copies.items():
+        if each.shape != copy.shape:
+            each.data = torch.empty_like(copy)
+
+
+def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor], number: Any = None) -> Any:
     """A copy of a module with copies in place of what it learns; what forward assigns to it is gone with it.
 
     Buffers without a copy are the module's own: rank 0's replica changes them, as replica 0 of DataParallel does.
+    Copies are plain tensors; but without gradients, the first replica (by number, else by rank) has the parameters.
     """
     replicas: Dict[Any, Any] = {part: copy_part(part) for part in module.modules()}
+    is_first = not (dist.get_rank() if number is None else number)
+    has_parameters = is_first and all(copy is each for each, copy in copies.items())
     has_others = any(type(each) is torch.Tensor for each in copies)
     for part, replica in replicas.items():
         parameters = part._parameters.items()
@@ -389,7 +406,8 @@ def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) ->
         for held in (replica._buffers, vars(replica)) if has_others else ():
             tensors = {name: each for name, each in held.items() if type(each) is torch.Tensor}
             held.update({name: copies[each] for name, each in tensors.items() if each in copies})
-        vars(replica).update(own, _former_parameters=own)  # plain tensors, no parameters of the replica
+        (replica._parameters if has_parameters else vars(replica)).update(own)
+        vars(replica).update(_former_parameters=own)
     return replicas[module]
 
 
@@ -427,6 +445,8 @@ class OwnRows:
         self.has_any = has_any and dist.get_rank() < replicas or dist.get_rank() == 0
         self.in_place: List[Any] = []  # first rows of which DataParallel makes no copy, with their versions
         self.outputs: List[torch.Tensor] = []  # of this rank
+        self.written: Sequence[torch.Tensor] = ()  # parameters, if the forward has written into some
+        self.writes_data = False  # of which no version tells
 
     def take(self, tensor: torch.Tensor) -> torch.Tensor:
         chunks, rank = tensor.chunk(self.replicas, self.dim), dist.get_rank()
@@ -448,24 +468,24 @@ class OwnRows:
         form = zlib.crc32(repr(shapes).encode())
         counts = [output.shape[self.dim] for output in self.outputs]
         wants = [output.requires_grad for output in self.outputs]
-        wrote = [each for each, version in zip(self.parameters, self.versions) if each._version != version]
-        for parameter in wrote if dist.get_rank() else ():
-            parameter.data = parameter.data.clone()  # autograd may have saved what this replica has written
+        wrote = self.writes_data or self.versions != [each._version for each in self.parameters]
         wrote_rows = any(first._version != version for first, version in self.in_place)
-        numbers = exchange_numbers([form, wrote_rows, wrote != [], *drew, *wants, *counts])
+        numbers = exchange_numbers([form, wrote_rows, wrote, *drew, *wants, *counts])
         if any(each[0] != form for each in numbers):
             reason = "outputs of other shapes are not gathered (pad_packed_sequence: total_length)"
             raise RuntimeError(f"{reason}, nor dicts in another order")
         go_on_behind(numbers[0][3 : 3 + len(drew)])
+        self.written = self.parameters if any(each[2] for each in numbers) else ()
+        share_written(self.written)
         first_rows = [first for first, _ in self.in_place if numbers[0][1]]
-        has_written = any(each[2] for each in numbers)
         # batch norm writes into running statistics that are parameters, and their version stays
-        written = [p for p in self.parameters if has_written or p.dim() == 1 and not p.requires_grad]
-        share_tensors([*self.module.buffers(), *first_rows, *written])
+        statistics = [p for p in self.parameters if p.dim() == 1 and not p.requires_grad]
+        share_tensors([*self.module.buffers(), *first_rows, *statistics])
         by_output = [*zip(*numbers)][3 + len(drew) :]
         for place, has_way_back in enumerate(map(any, by_output[: len(wants)])):
             if has_way_back and not wants[place]:
-                self.outputs[place] = self.outputs[place] + sum(tie.reshape(-1)[:0].sum() for tie in ties)
+                nothing = [tie.reshape(-1)[:0].abs().sum() for tie in ties if tie.requires_grad]
+                self.outputs[place] = self.outputs[place] + sum(nothing)
         return by_output[len(wants) :]
 
     def keep(self, output: Any) -> Any:
@@ -540,8 +560,11 @@ class WholeBatchDDP(DistributedDataParallel):
         parameters = [*self.module.parameters()]
         if torch.is_grad_enabled():
             self.check(parameters)
-        copies = {**buffers_of_replica(self.module), **{p: p.view_as(p) for p in parameters}}
-        return make_replica(self.module, copies)(*inputs, **kwargs)
+        buffers = buffers_of_replica(self.module)
+        copies = {**buffers, **{p: p.view_as(p) for p in parameters}}
+        tree = make_replica(self.module, copies)(*inputs, **kwargs)
+        follow_sizes(buffers)
+        return tree
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         refuse(True, "the model is copied, or saved as a whole")

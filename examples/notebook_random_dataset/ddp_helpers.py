@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 38bbe0f2): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 89d2b589): yours now, it needs torch alone."""
 
 import atexit
 import copyreg
@@ -14,7 +14,7 @@ import traceback
 import zlib
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from datetime import timedelta
-from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 import torch
 import torch.distributed as dist
@@ -243,6 +243,13 @@ def share_tensors(tensors: Sequence[torch.Tensor], owner: int = 0) -> None:
         dist._broadcast_coalesced(group, message, 2**28, owner)
 
 
+def share_written(parameters: Sequence[torch.Tensor]) -> None:
+    """Parameters that a forward has written into become rank 0's. Elsewhere, autograd may have saved what they were."""
+    for parameter in parameters if dist.get_rank() else ():
+        parameter.data = parameter.data.clone()
+    share_tensors(parameters)
+
+
 def learned_beside(module: torch.nn.Module) -> List[torch.Tensor]:
     """What a module has beside parameters that wants a gradient: plain attributes (DARTS keeps its alphas so), buffers.
 
@@ -269,12 +276,22 @@ def buffers_of_replica(module: torch.nn.Module) -> Dict[Any, torch.Tensor]:
     return {each: each.clone() if dist.get_rank() else each for each in saved}
 
 
-def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) -> Any:
+def follow_sizes(copies: Mapping[Any, torch.Tensor]) -> None:
+    """Buffers get the sizes that a forward gave their copies: observers' are empty until the first batch."""
+    for each, copy in copies.items():
+        if each.shape != copy.shape:
+            each.data = torch.empty_like(copy)
+
+
+def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor], number: Any = None) -> Any:
     """A copy of a module with copies in place of what it learns; what forward assigns to it is gone with it.
 
     Buffers without a copy are the module's own: rank 0's replica changes them, as replica 0 of DataParallel does.
+    Copies are plain tensors; but without gradients, the first replica (by number, else by rank) has the parameters.
     """
     replicas: Dict[Any, Any] = {part: copy_part(part) for part in module.modules()}
+    is_first = not (dist.get_rank() if number is None else number)
+    has_parameters = is_first and all(copy is each for each, copy in copies.items())
     has_others = any(type(each) is torch.Tensor for each in copies)
     for part, replica in replicas.items():
         parameters = part._parameters.items()
@@ -290,7 +307,8 @@ def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) ->
         for held in (replica._buffers, vars(replica)) if has_others else ():
             tensors = {name: each for name, each in held.items() if type(each) is torch.Tensor}
             held.update({name: copies[each] for name, each in tensors.items() if each in copies})
-        vars(replica).update(own, _former_parameters=own)  # plain tensors, no parameters of the replica
+        (replica._parameters if has_parameters else vars(replica)).update(own)
+        vars(replica).update(_former_parameters=own)
     return replicas[module]
 
 
@@ -335,6 +353,7 @@ class GradientSums:
         self.dense = [parameter for parameter in trained if parameter not in sparse]
         self.tables = [parameter for parameter in trained if parameter in sparse]
         self.module, self.wait, self.buffers = module, wait, [*module.buffers()]
+        self.written: Sequence[torch.Tensor] = ()  # parameters, if the forward may have written into some
         self.begin()
 
     def begin(self) -> None:
@@ -353,8 +372,10 @@ class GradientSums:
         """The sums of all gradients; zeros where backward left parameters out, as DataParallel has them."""
         sums = [*self.sum_dense(gradients[: len(self.dense)])]
         sums += map(sum_sparse, gradients[len(self.dense) :], self.tables)
-        if self.saves_buffers or self.versions != [buffer._version for buffer in self.buffers]:
-            share_tensors(self.buffers)  # a checkpoint may have run its part of the forward again
+        # a checkpoint may have run its part of the forward again; in turns, rank 0 alone writes into what is its own
+        share_written(self.written)
+        if self.written or self.saves_buffers or self.versions != [each._version for each in self.buffers]:
+            share_tensors(self.buffers)
         self.begin()
         return sums
 
@@ -432,6 +453,8 @@ class OwnRows:
         self.has_any = has_any and dist.get_rank() < replicas or dist.get_rank() == 0
         self.in_place: List[Any] = []  # first rows of which DataParallel makes no copy, with their versions
         self.outputs: List[torch.Tensor] = []  # of this rank
+        self.written: Sequence[torch.Tensor] = ()  # parameters, if the forward has written into some
+        self.writes_data = False  # of which no version tells
 
     def take(self, tensor: torch.Tensor) -> torch.Tensor:
         chunks, rank = tensor.chunk(self.replicas, self.dim), dist.get_rank()
@@ -453,24 +476,24 @@ class OwnRows:
         form = zlib.crc32(repr(shapes).encode())
         counts = [output.shape[self.dim] for output in self.outputs]
         wants = [output.requires_grad for output in self.outputs]
-        wrote = [each for each, version in zip(self.parameters, self.versions) if each._version != version]
-        for parameter in wrote if dist.get_rank() else ():
-            parameter.data = parameter.data.clone()  # autograd may have saved what this replica has written
+        wrote = self.writes_data or self.versions != [each._version for each in self.parameters]
         wrote_rows = any(first._version != version for first, version in self.in_place)
-        numbers = exchange_numbers([form, wrote_rows, wrote != [], *drew, *wants, *counts])
+        numbers = exchange_numbers([form, wrote_rows, wrote, *drew, *wants, *counts])
         if any(each[0] != form for each in numbers):
             reason = "outputs of other shapes are not gathered (pad_packed_sequence: total_length)"
             raise RuntimeError(f"{reason}, nor dicts in another order")
         go_on_behind(numbers[0][3 : 3 + len(drew)])
+        self.written = self.parameters if any(each[2] for each in numbers) else ()
+        share_written(self.written)
         first_rows = [first for first, _ in self.in_place if numbers[0][1]]
-        has_written = any(each[2] for each in numbers)
         # batch norm writes into running statistics that are parameters, and their version stays
-        written = [p for p in self.parameters if has_written or p.dim() == 1 and not p.requires_grad]
-        share_tensors([*self.module.buffers(), *first_rows, *written])
+        statistics = [p for p in self.parameters if p.dim() == 1 and not p.requires_grad]
+        share_tensors([*self.module.buffers(), *first_rows, *statistics])
         by_output = [*zip(*numbers)][3 + len(drew) :]
         for place, has_way_back in enumerate(map(any, by_output[: len(wants)])):
             if has_way_back and not wants[place]:
-                self.outputs[place] = self.outputs[place] + sum(tie.reshape(-1)[:0].sum() for tie in ties)
+                nothing = [tie.reshape(-1)[:0].abs().sum() for tie in ties if tie.requires_grad]
+                self.outputs[place] = self.outputs[place] + sum(nothing)
         return by_output[len(wants) :]
 
     def keep(self, output: Any) -> Any:
@@ -482,6 +505,30 @@ class OwnRows:
         if output is not None and not isinstance(output, str):
             raise TypeError(f"outputs are gathered as tensors; a forward gives a {type(output).__name__}")
         return type(output).__name__
+
+
+def tie_to_all(outputs: List[torch.Tensor], entered: Sequence[torch.Tensor]) -> None:
+    """An output leads to what wants a gradient and is no parameter on all ranks if on one: all take part in its sum."""
+    if not entered:
+        return
+    own = [each.grad_fn in graph for graph in map(graph_of, outputs) for each in entered]
+    of_all = [*map(any, zip(*exchange_numbers([*own])))]
+    for number, (is_own, is_any) in enumerate(zip(own, of_all)):
+        if is_any and not is_own:
+            place, tie = number // len(entered), entered[number % len(entered)]
+            outputs[place] = outputs[place] + tie.reshape(-1)[:0].sum()
+
+
+def graph_of(output: torch.Tensor) -> Set[Any]:
+    """The nodes of autograd that a backward from an output comes to."""
+    nodes: Set[Any] = set()
+    ahead: List[Any] = [output.grad_fn]
+    while ahead:
+        node = ahead.pop()
+        if node is not None and node not in nodes:
+            nodes.add(node)
+            ahead += [each for each, _ in node.next_functions]
+    return nodes
 
 
 def gather_rows(rows: torch.Tensor, counts: Sequence[int], dim: int = 0) -> torch.Tensor:
@@ -596,7 +643,10 @@ def compute_own_rows(wrapper: Any, inputs: Any, kwargs: Any) -> Any:
     sums = wrapper.sums(module, rows.parameters, wait=bool(learned or entered))
     copies = make_copies(rows.parameters, sums, learned)
     tree, drew = wrapper.run_replicas(rows, copies, batch)
+    follow_sizes(copies)
     counts = rows.settle(tree, drew, [*copies.values(), *entered])
+    tie_to_all(rows.outputs, [*entered, *(copies[each] for each in learned)])
+    sums.written = rows.written
     sums.begin()
     whole = map(wrapper.join_rows, rows.outputs, counts, [dim] * len(counts))
     return map_tensors(lambda output: next(whole), tree)

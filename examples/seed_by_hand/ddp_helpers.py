@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 38bbe0f2): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 89d2b589): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -89,6 +89,14 @@ class ReplicaStream:
                 cls.state = torch.Generator("cuda").manual_seed(int(seed)).get_state()
 
         cls.state, torch.cuda.manual_seed_all = torch.cuda.get_rng_state(), seed_and_begin
+
+
+def get_device_states() -> List[torch.Tensor]:
+    """torch.cuda.get_rng_state_all(): the first device's stream is the script's, the others' are the replicas'."""
+    own = ReplicaStream.state if dist.get_rank() else torch.cuda.get_rng_state()
+    states: List[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(states, own, Rank.host)
+    return states
 
 
 @contextmanager
@@ -263,6 +271,13 @@ def share_tensors(tensors: Sequence[torch.Tensor], owner: int = 0) -> None:
         dist._broadcast_coalesced(group, message, 2**28, owner)
 
 
+def share_written(parameters: Sequence[torch.Tensor]) -> None:
+    """Parameters that a forward has written into become rank 0's. Elsewhere, autograd may have saved what they were."""
+    for parameter in parameters if dist.get_rank() else ():
+        parameter.data = parameter.data.clone()
+    share_tensors(parameters)
+
+
 def learned_beside(module: torch.nn.Module) -> List[torch.Tensor]:
     """What a module has beside parameters that wants a gradient: plain attributes (DARTS keeps its alphas so), buffers.
 
@@ -289,12 +304,22 @@ def buffers_of_replica(module: torch.nn.Module) -> Dict[Any, torch.Tensor]:
     return {each: each.clone() if dist.get_rank() else each for each in saved}
 
 
-def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) -> Any:
+def follow_sizes(copies: Mapping[Any, torch.Tensor]) -> None:
+    """Buffers get the sizes that a forward gave their copies: observers' are empty until the first batch."""
+    for each, copy in copies.items():
+        if each.shape != copy.shape:
+            each.data = torch.empty_like(copy)
+
+
+def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor], number: Any = None) -> Any:
     """A copy of a module with copies in place of what it learns; what forward assigns to it is gone with it.
 
     Buffers without a copy are the module's own: rank 0's replica changes them, as replica 0 of DataParallel does.
+    Copies are plain tensors; but without gradients, the first replica (by number, else by rank) has the parameters.
     """
     replicas: Dict[Any, Any] = {part: copy_part(part) for part in module.modules()}
+    is_first = not (dist.get_rank() if number is None else number)
+    has_parameters = is_first and all(copy is each for each, copy in copies.items())
     has_others = any(type(each) is torch.Tensor for each in copies)
     for part, replica in replicas.items():
         parameters = part._parameters.items()
@@ -310,7 +335,8 @@ def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) ->
         for held in (replica._buffers, vars(replica)) if has_others else ():
             tensors = {name: each for name, each in held.items() if type(each) is torch.Tensor}
             held.update({name: copies[each] for name, each in tensors.items() if each in copies})
-        vars(replica).update(own, _former_parameters=own)  # plain tensors, no parameters of the replica
+        (replica._parameters if has_parameters else vars(replica)).update(own)
+        vars(replica).update(_former_parameters=own)
     return replicas[module]
 
 
@@ -348,6 +374,7 @@ class GradientSums:
         self.dense = [parameter for parameter in trained if parameter not in sparse]
         self.tables = [parameter for parameter in trained if parameter in sparse]
         self.module, self.wait, self.buffers = module, wait, [*module.buffers()]
+        self.written: Sequence[torch.Tensor] = ()  # parameters, if the forward may have written into some
         self.begin()
 
     def begin(self) -> None:
@@ -366,8 +393,10 @@ class GradientSums:
         """The sums of all gradients; zeros where backward left parameters out, as DataParallel has them."""
         sums = [*self.sum_dense(gradients[: len(self.dense)])]
         sums += map(sum_sparse, gradients[len(self.dense) :], self.tables)
-        if self.saves_buffers or self.versions != [buffer._version for buffer in self.buffers]:
-            share_tensors(self.buffers)  # a checkpoint may have run its part of the forward again
+        # a checkpoint may have run its part of the forward again; in turns, rank 0 alone writes into what is its own
+        share_written(self.written)
+        if self.written or self.saves_buffers or self.versions != [each._version for each in self.buffers]:
+            share_tensors(self.buffers)
         self.begin()
         return sums
 
@@ -429,6 +458,10 @@ class CopyToRanks(torch.autograd.Function):
         if ctx.sums is not None and not torch.is_grad_enabled():
             return (None, *ctx.sums.finish(gradients))
         return (None, *SumOverRanks.apply(*or_zeros(gradients, ctx.tensors)))
+
+
+def call_replica(replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
+    return replica(*inputs, **kwargs)
 
 
 def make_copies(
@@ -494,6 +527,78 @@ class FromRank(torch.autograd.Function):
         return (None, None, gradient if ctx.is_own else None, *ctx.others)
 
 
+def run_in_turns(
+    replicas: Sequence[Any],
+    held: Sequence[torch.Tensor],
+    given: Callable[[int], Any],
+    run_own: Callable[..., Any] = call_replica,
+) -> Tuple[Any, List[int]]:
+    """Run all replicas of what holds these parameters and buffers; outputs and draws of this rank's.
+
+    `given` gives the inputs of a replica, by position and by name. A rank that has none gets the outputs of the first
+    one. As under DataParallel all run, and the first one's error is raised.
+    """
+    rank, errors = dist.get_rank(), []
+    own_number = rank if rank < len(replicas) else 0
+    before = {id(tensor): tensor.detach().clone() for tensor in held}
+    states = get_device_states() if torch.cuda.is_available() else [None] * dist.get_world_size()
+    result: Any = None
+    for number, replica in enumerate(replicas):
+        is_own = number == rank
+        if rank or number:
+            set_apart(replica, held, before if number else {}, is_own)
+        run = run_own if number == own_number else call_replica
+        ReplicaStream.state = states[number]
+        try:
+            inputs, kwargs = given(number) if is_own else map_tensors(cut_off, given(number))
+            with replica_draws(is_own, number) as drew, without_hooks():
+                outputs = run(replica, is_own, inputs, kwargs)
+            result = (outputs, drew) if number == own_number else result
+        except Exception as error:
+            errors.append(error)
+        states[number] = ReplicaStream.state
+    ReplicaStream.state = states[rank]
+    if errors:
+        raise errors[0]
+    return result
+
+
+def set_apart(
+    replica: Any, held: Sequence[torch.Tensor], before: Mapping[int, torch.Tensor], is_own: bool
+) -> None:
+    """Give a replica what it holds alone, as it was before the first one ran; without `before`, the module's own."""
+    apart: Dict[int, torch.Tensor] = {}
+    for tensor in held:
+        numbers = before[id(tensor)].clone() if before else tensor
+        is_learned = tensor.requires_grad and torch.is_grad_enabled()
+        apart[id(tensor)] = Apart.apply(tensor, numbers.detach(), is_own) if is_learned else numbers
+    for part in replica.modules():
+        for name, each in [*{**vars(part), **part._buffers}.items()]:
+            if id(each) in apart:
+                setattr(part, name, apart[id(each)])
+
+
+def cut_off(tensor: torch.Tensor) -> torch.Tensor:
+    return Apart.apply(tensor, tensor.detach(), False) if tensor.requires_grad else tensor
+
+
+class Apart(torch.autograd.Function):
+    """A tensor with numbers of its own. Backward goes on behind it on every rank, with gradients on the owner's.
+
+    Where there will be gradients of gradients, the others' are zeros, by which all ranks come to the same sums again.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, numbers: torch.Tensor, is_own: bool) -> torch.Tensor:
+        ctx.is_own = is_own
+        return numbers
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        others = gradient * 0 if torch.is_grad_enabled() else None
+        return gradient if ctx.is_own else others, None, None
+
+
 def scatter_on_ranks(inputs: Any, target_gpus: Any, dim: int = 0) -> Any:
     """torch.nn.parallel.scatter."""
     if isinstance(inputs, torch.Tensor):
@@ -523,7 +628,7 @@ def replicate_on_ranks(network: torch.nn.Module, devices: Any, detach: bool = Fa
         parameters = [*network.parameters()]
         sums = GradientSums(network, parameters, wait=True)
         copies = make_copies(parameters, sums, learned_beside(network))
-    replicas = [make_replica(network, copies) for _ in devices]
+    replicas = [make_replica(network, copies, number) for number, _ in enumerate(devices)]
     for number, replica in enumerate(replicas):
         replica.of_all_ranks = number, network, copies, sums
         if number != dist.get_rank() and dist.get_world_size() > 1 and together():
@@ -551,6 +656,18 @@ class Broadcasts:
 def in_use(tensors: "List[weakref.ref[torch.Tensor]]") -> List[torch.Tensor]:
     tensors[:] = [each for each in tensors if each() is not None]
     return [tensor for tensor in (each() for each in tensors) if tensor is not None]
+
+
+def apply_all_in_turns(modules: Any, place: int, has_rows: bool, given: Any) -> Any:
+    """What `apply_own` gives, when this rank has run all replicas."""
+    held: Dict[torch.Tensor, None] = {}
+    for _, network, copies, _ in (module.of_all_ranks for module in modules):
+        held.update(dict.fromkeys([*copies.values(), *network.buffers()]))
+    for module in modules:
+        vars(module).pop("forward", None)
+    outputs, drew = run_in_turns(modules, [*held], given)
+    refuse_hidden(outputs)
+    return outputs, None, drew, ""
 
 
 class Running:
@@ -624,10 +741,16 @@ def parallel_apply_on_ranks(
         print(*texts, sep="", end="")
     raise_on_all(error)
     buffers = [b for network in networks for b in network.buffers()]
-    writes = any(each[0] for each in effects)  # into weights: those of the first replica stay
-    written = [p for p in parameters if writes or p.dim() == 1 and not p.requires_grad]  # as in OwnRows
-    written += first if effects[0][1] else []
-    share_tensors([*dict.fromkeys([*buffers, *written, *in_use(Broadcasts.others)])])
+    # into weights; those of the first replica stay
+    writes = run_replicas is apply_all_in_turns or any(each[0] for each in effects)
+    written = parameters if writes else []
+    share_written(written)
+    for _, copies, sums in origins:
+        follow_sizes(copies)
+        sums.written = written
+    statistics = [p for p in parameters if p.dim() == 1 and not p.requires_grad]  # as in OwnRows
+    in_place = first if effects[0][1] else []
+    share_tensors([*dict.fromkeys([*buffers, *statistics, *in_place, *in_use(Broadcasts.others)])])
     for *_, sums in origins:
         sums.begin()
     ties = [
