@@ -116,7 +116,7 @@ def test_values_of_the_right_kind_are_taken(command: str, table: str) -> None:
 # `typed` where it is declared; else it stands here.
 FROM_FILE = {
     "convert": {
-        *("diff", "check", "notebook", "json", "style"),
+        *("diff", "check", "json", "style"),
         *("select", "ignore", "accept", "one-file", "import"),
     },
     "run": {"mode", "devices", "steps", "timeout", "accept", "virtual"},

@@ -104,7 +104,7 @@ def _answering(answer: Any) -> Callable[..., Any]:
 def _devices(machine: Machine) -> Functions:
     def properties(device: Any = None) -> SimpleNamespace:
         index = machine.index(device)
-        own = {"name": f"dp2ddp virtual device {index}", "pci_bus_id": index, "uuid": UUID(int=index)}
+        own = {"name": "dp2ddp virtual device", "pci_bus_id": index, "uuid": UUID(int=index)}
         return SimpleNamespace(**own, **_PROPERTIES)
 
     return {
