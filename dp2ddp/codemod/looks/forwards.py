@@ -153,11 +153,11 @@ class Forwards:
         own = module.enclosing(owner, ast.ClassDef) if ast.unparse(owner) in SELF else None
         text = pattern_of(module.value(key))
         named = ((name, methods) for name, methods in self.methods.items() if name[:2] != "__")
-        found = (each for name, methods in named if text.fullmatch(name) for each in methods)
+        matching = (each for name, methods in named if text.fullmatch(name) for each in methods)
         if own is None:
             is_unknown = text.pattern == ".*"
-            return [each for each in found if not is_unknown or self.is_part(each[0], _kind(*each))]
-        return [each for each in found if self._are_kin(module, own, *each)]
+            return [each for each in matching if not is_unknown or self.is_part(each[0], _kind(*each))]
+        return [each for each in matching if self._are_kin(module, own, *each)]
 
     def _are_kin(self, module: Module, own: ast.ClassDef, home: Module, method: Function) -> bool:
         """Whether a method is of a class, or of one that derives from it or that it is derived from."""
@@ -440,7 +440,7 @@ def _kind(module: Module, method: Function) -> ast.ClassDef:
 
 
 def _looked_up(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
-    """Of what a method is looked up, and by which text: `getattr(self, f"run{n}")`, `Net.__dict__[name]`."""
+    """Owner and text of a method that is looked up: `getattr(self, f"run{n}")`, `Net.__dict__[name]`."""
     match node:
         case (
             ast.Call(func=ast.Name(id="getattr"), args=[owner, key, *_])
