@@ -18,6 +18,7 @@ OF_THREE = OF_TWO[::4]  # the last batch has rows for two ranks
 MORE = [
     "kept_for_the_loss",
     "penalty",
+    "checkpointed",
     "some_without_gradient",
     "prints",
     "error_of_one",

@@ -65,10 +65,17 @@ ASSIGNS = net_with(
     "nn.Parameter(torch.zeros(4), requires_grad=False)",
 ).text.replace(LOSS, f"    with torch.no_grad():\n        net(x.cuda())\n{LOSS}")
 LAYERS = "[]\n        self.bn, self.loss = nn.BatchNorm1d(4), [nn.MSELoss()]"  # the loss keeps nothing
+# rank 0's replica alone has the module's buffers, and writes into them in backward
+CHECKPOINTED = net_with(
+    "checkpointed",
+    "self.s.append(1)\nx = torch.utils.checkpoint.checkpoint(self.bn, x, use_reentrant=False)\nscale = 1.0",
+    LAYERS,
+).text
 SCRIPTS = {
     **{one.name: one.text for one in (*ALL, *MORE)},
     "kept_for_the_loss": KEPT,
     "penalty": PENALTY,
+    "checkpointed": CHECKPOINTED,
     "some_without_gradient": SOME_WITHOUT_GRADIENT,
     "prints": PRINTS,
     "error_of_one": ERROR,
