@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 89d2b589): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 221543c9): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -741,9 +741,8 @@ def parallel_apply_on_ranks(
         print(*texts, sep="", end="")
     raise_on_all(error)
     buffers = [b for network in networks for b in network.buffers()]
-    # into weights; those of the first replica stay
-    writes = run_replicas is apply_all_in_turns or any(each[0] for each in effects)
-    written = parameters if writes else []
+    writes_weights = run_replicas is apply_all_in_turns or any(each[0] for each in effects)
+    written = parameters if writes_weights else []  # those of the first replica stay
     share_written(written)
     for _, copies, sums in origins:
         follow_sizes(copies)
