@@ -330,10 +330,11 @@ def distance(left: Path, right: Path) -> float:
     for path in (left, right):
         state = torch.load(path, map_location="cpu", weights_only=True)
         pairs.append(state.get("model", state))
-    return max(
-        float((a.double() - b.double()).abs().max() / a.double().abs().max().clamp(min=1e-30))
+    differences = [
+        (a.double() - b.double()).abs().max() / a.double().abs().max().clamp(min=1e-30)
         for a, b in zip(pairs[0].values(), pairs[1].values(), strict=True)
-    )
+    ]
+    return float(torch.stack(differences).max())  # NaN if there is one, which Python's max may pass over
 
 
 def profile(work: Work, versions: list[Version], machine: Machine, report: Report) -> None:

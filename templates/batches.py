@@ -38,14 +38,19 @@ class Packer(ForkingPickler):
 
 def pack_next(batches: Iterator[Any]) -> Tuple[bytes, List[Exception]]:
     """The next batch as a message, or an error; what was lent for the one before may go when all have mapped it."""
-    if Packer.mapping is not None:
-        Packer.mapping.wait()
+    let_go(Packer.mapping, Packer.memories)
     Packer.memories = {}
     try:
         with ranks_apart():
             return bytes(Packer.dumps(next(batches))), []
     except Exception as error:
         return b"", [error]
+
+
+def let_go(mapping: Any, memories: Dict[int, Any]) -> None:
+    if mapping is not None:
+        mapping.wait()
+    memories.clear()
 
 
 def try_to_lend() -> None:

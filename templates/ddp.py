@@ -69,6 +69,9 @@ class WholeBatchDDP(DistributedDataParallel):
             self.check(parameters)
         buffers = buffers_of_replica(self.module)
         copies = {**buffers, **{p: p.view_as(p) for p in parameters}}
+        for copy in copies.values():
+            if hasattr(copy.grad_fn, "_set_sequence_nr"):  # its gradient is summed while backward goes on
+                copy.grad_fn._set_sequence_nr(2**62)
         tree = make_replica(self.module, copies)(*inputs, **kwargs)
         follow_sizes(buffers)
         return tree

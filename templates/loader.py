@@ -1,13 +1,16 @@
 """A DataLoader whose batches rank 0 makes for all."""
 
 import pickle
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Callable, Iterator, List
 
+import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader
+from torch.utils.data._utils.pin_memory import pin_memory
 
-from .batches import Packer, pack_next, try_to_lend
+from .batches import Packer, let_go, pack_next, try_to_lend
 from .broadcast import Rank, tell_all
 from .rank0 import ask_rank0
 from .ranks import ranks_apart, together
@@ -23,25 +26,33 @@ class Rank0Loader(DataLoader):  # type: ignore[type-arg]
     def __iter__(self) -> Any:
         if self.num_workers == 0 or not together():
             return super().__iter__()
-        self.pin_memory = False  # ranks map what workers have made
-        return self.rank0_batches(super().__iter__)
+        pins, self.pin_memory = self.pin_memory, False  # each rank pins its own copy
+        try:
+            return self.rank0_batches(super().__iter__, pins and torch.cuda.is_available())
+        finally:
+            self.pin_memory = pins
 
-    def rank0_batches(self, start: Callable[[], Any]) -> "Rank0Batches":
+    def rank0_batches(self, start: Callable[[], Any], pins: bool) -> "Rank0Batches":
         kinds = {type(self.sampler).__name__, type(self._index_sampler).__name__}
         # they draw when a loop begins, and keep nothing
         of_torch = {"RandomSampler", "SequentialSampler", "BatchSampler", "_InfiniteConstantSampler"}
         if self.generator or kinds - of_torch:
             raise RuntimeError("Rank0Loader: a sampler or generator of your own: convert the script again")
-        return Rank0Batches(start)
+        return Rank0Batches(start, pins and not self.persistent_workers)  # which would go on a batch further
 
 
 class Rank0Batches:
-    """Rank 0's batches, on all ranks."""
+    """Rank 0's batches, on all ranks. Each is asked for early if it is to be pinned: by a thread, as in DataLoader."""
 
-    def __init__(self, start: Callable[[], Any]) -> None:
+    def __init__(self, start: Callable[[], Any], pins: bool) -> None:
         if Packer.lends is None:
             try_to_lend()
         self.batches: List[Any] = []
+        self.early: Any = None
+        self.pinning: Any = None
+        if pins:
+            own_device = (torch.cuda.current_device(),)
+            self.pinning = ThreadPoolExecutor(1, initializer=torch.cuda.set_device, initargs=own_device)
         ask_rank0(lambda: self.batches.append(start()))
 
     def __iter__(self) -> Any:
@@ -50,18 +61,33 @@ class Rank0Batches:
     def __next__(self) -> Any:
         if not together():
             raise RuntimeError("all ranks must ask for batches at once, each in its main thread")
+        coming = self.early or self.receive()
+        self.early = None
+        batch = coming.result()
+        if self.pinning:
+            self.early = self.receive()
+        return batch
+
+    def receive(self) -> "Future[Any]":
         message, errors = tell_all(None if dist.get_rank() else pack_next(self.batches[0]))
+        coming: Future[Any] = Future()
         if errors:
-            raise errors.pop()
+            coming.set_exception(errors.pop())
+            return coming
         batch = pickle.loads(message)
         Packer.mapping = dist.barrier(Rank.host, async_op=True)
-        return batch
+        if self.pinning:
+            pinned = self.pinning.submit(pin_memory, batch)
+            self.pinning.submit(let_go, Packer.mapping, Packer.memories)
+            return pinned
+        coming.set_result(batch)
+        return coming
 
 
 class Rank0SamplerLoader(Rank0Loader):
     """A Rank0Loader with a sampler, or a generator, of the script's: it may count, or draw from its own stream."""
 
-    def rank0_batches(self, start: Callable[[], Any]) -> Rank0Batches:
+    def rank0_batches(self, start: Callable[[], Any], pins: bool) -> Rank0Batches:
         batches = FollowedBatches(start, self.follow_sampler())
         if self.generator is not None:  # a seed for the workers was drawn from it
             self.generator.set_state(tell_all(self.generator.get_state()))
@@ -83,7 +109,7 @@ class FollowedBatches(Rank0Batches):
     def __init__(self, start: Callable[[], Any], following: Iterator[None]) -> None:
         self.following = following if dist.get_rank() else iter(())
         self.follow()
-        super().__init__(start)
+        super().__init__(start, pins=False)
 
     def __next__(self) -> Any:
         if together():

@@ -66,6 +66,28 @@ def an_ordinary_step() -> None:
         loss.backward()
 
 
+def sums_beside_backward() -> None:
+    """Refused by nothing: the last layer's gradients go to the reducer before backward comes to the first layer."""
+    module, order = nn.Sequential(nn.Linear(3, 3), Watched(), nn.Linear(3, 2)), []
+    module[1].gradient_came = lambda _: order.append("between")  # type: ignore[assignment]
+    module[2].weight.register_post_accumulate_grad_hook(lambda _: order.append("last"))
+    module[0].weight.register_post_accumulate_grad_hook(lambda _: order.append("first"))
+    WholeBatchDDP(module)(torch.ones(4, 3)).sum().backward()
+    if order != ["last", "between", "first"]:
+        raise RuntimeError(f"gradients came in this order: {order}")
+
+
+class Watched(nn.Module):
+    """Tells when the gradient of what it hands on comes."""
+
+    gradient_came: Callable[[torch.Tensor], None]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.requires_grad:
+            x.register_hook(self.gradient_came)
+        return x
+
+
 class Giving(nn.Linear):
     """Gives what `make` makes of its rows and outputs."""
 
@@ -110,5 +132,6 @@ REFUSALS: dict[str, Callable[[], None]] = {
         hooks_of_layers,
         two_forwards_two_backwards,
         an_ordinary_step,
+        sums_beside_backward,
     )
 }

@@ -118,6 +118,7 @@ def test_what_ddp_would_not_see_is_refused(found: Any, world: int) -> None:
             "hooks_of_layers": "a parameter or a layer has a backward hook",
             "two_forwards_two_backwards": "a step has two forwards, or two backwards",
             "an_ordinary_step": "",
+            "sums_beside_backward": "",
         }
 
 
