@@ -8,7 +8,6 @@ from typing import Any
 import torch
 
 from dp2ddp.runtime.virtual_cuda import (
-    autograd_places,
     constructors,
     cuda_kernels,
     tensor_methods,
@@ -24,7 +23,7 @@ from dp2ddp.runtime.virtual_cuda.random_streams import RandomStreams
 from dp2ddp.runtime.virtual_cuda.virtual_data_parallel import install_data_parallel
 from dp2ddp.taps import Taps, in_all_threads
 
-_ANSWERING = (tensor_methods, cuda_kernels, constructors, autograd_places, unseen, virtual_files)
+_ANSWERING = (tensor_methods, cuda_kernels, constructors, unseen, virtual_files)
 
 
 def install(count: int, dtype: str = "float32") -> VirtualDevices:
@@ -37,7 +36,6 @@ def install(count: int, dtype: str = "float32") -> VirtualDevices:
     machine, taps, streams = Machine(count), Taps(), RandomStreams(count)
     handlers = {function: handler for room in _ANSWERING for function, handler in room.HANDLERS.items()}
     mode = VirtualDevices(machine, streams, taps, handlers)
-    autograd_places.follow_autograd(taps, mode)
     virtual_files.follow_files(taps, machine)
     install_cuda_api(taps, machine, streams)
     map_autocast_to_cpu(taps)
