@@ -20,6 +20,7 @@ class Stage:
     folder: str  # the working folder
     run_folder: str  # where ranks leave files for the parent: how they ended, where they wait (run_folder.py)
     name: str  # what the script finds in sys.argv[0]
+    beside: str = ""  # what a trial says of it beside mode and precision: ", moved by an ulp"
     module: str | None = None  # what it is called, if it is started with `python -m`
     arguments: tuple[str, ...] = ()
     trace: str | None = None  # a folder for the record of each step
@@ -49,6 +50,11 @@ class Stage:
     variables: tuple[tuple[str, str], ...] = ()
     rank_in_arguments: bool = False  # they do so in the arguments, too
     starts_ranks: bool = False  # ddp: the script, started once, starts its ranks itself (spawned_ranks.py)
+
+    @property
+    def words(self) -> str:
+        """What the run is called among others of its script: "dp in float64, moved by an ulp"."""
+        return f"{self.mode} in {self.dtype}{self.beside}"
 
     @property
     def ranks(self) -> range:

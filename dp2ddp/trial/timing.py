@@ -14,7 +14,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -36,17 +36,16 @@ from dp2ddp.costs.figures import (
 )
 from dp2ddp.errors import RunError
 from dp2ddp.options import BenchOptions
-from dp2ddp.progress import SILENT, Progress, RunState
+from dp2ddp.progress import Progress, RunState
 from dp2ddp.report.comparison import Report, headline
 from dp2ddp.runtime.process.run import Run
 from dp2ddp.runtime.process.scratch import scratch_folder
 from dp2ddp.runtime.process.server import Server
-from dp2ddp.runtime.stage import Stage
 from dp2ddp.trial.all_trials import how_it_ended, surroundings_of
 from dp2ddp.trial.launches import try_with_launch
-from dp2ddp.trial.prepare import Prepared, RunKind, full_disk_is_said, originals_kept, prepare
-from dp2ddp.trial.rounds import MemoryWatch
-from dp2ddp.trial.runs import environment, raise_or_report, show, start_alone, users_environment
+from dp2ddp.trial.prepare import RunKind, full_disk_is_said, prepare
+from dp2ddp.trial.rounds import run_at_once
+from dp2ddp.trial.runs import environment
 from dp2ddp.trial.subject import Subject, subject_of
 from dp2ddp.trial.trial import MODES
 from dp2ddp.words import counted
@@ -192,25 +191,12 @@ class _Bencher:
             steps=steps,
             real=not self.options.virtual,
         )
-        run = self._run(subject, prepared, stage)
+        with closing(prepared.copies):
+            ready = replace(prepared, stage=stage)
+            (run,), _ = run_at_once(subject, [ready], self.server, _Looks(self.progress))
         measured = read(readings, stage.ranks, kind)
         self._check(run, room, [reading.steps for reading in measured])
         return run, measured
-
-    def _run(self, subject: Subject, prepared: Prepared, stage: Stage) -> Run:
-        with ExitStack() as stack:
-            stack.callback(prepared.copies.close)
-            stack.enter_context(originals_kept([prepared]))
-            alone = bool(stage.timed)
-            running = start_alone(stage, users_environment(), stack) if alone else self.server.start(stage)
-            stack.callback(running.kill)
-            memory_watch = MemoryWatch([running], self.server, SILENT, may_wait=False)
-            (run,) = memory_watch.watch(
-                self.options.timeout,
-                lambda run: raise_or_report(run, SILENT, subject),
-                lambda looks: show(looks, self.progress),
-            )
-        return run
 
     def _check(self, run: Run, room: Path, steps: Sequence[int]) -> None:
         """RunError where a rank left no reading, or took no step; then the copies go."""
