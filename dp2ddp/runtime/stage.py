@@ -49,7 +49,7 @@ class Stage:
     # for each rank; {rank}, {local_rank}, {world} stand for its own
     variables: tuple[tuple[str, str], ...] = ()
     rank_in_arguments: bool = False  # they do so in the arguments, too
-    starts_ranks: bool = False  # ddp: the script, started once, starts its ranks itself (spawned_ranks.py)
+    starts_ranks: bool = False  # ddp: the script, started once, starts its ranks itself (boot.py)
 
     @property
     def words(self) -> str:

@@ -20,9 +20,7 @@ from dp2ddp.costs.clock import Clock
 from dp2ddp.costs.counter import Counter
 from dp2ddp.costs.steps import FirstOptimizer, Meter
 from dp2ddp.runtime.hang.collectives import CallRing, observe_collectives
-from dp2ddp.runtime.observe.decisions import observe_decisions
-from dp2ddp.runtime.observe.forward_rows import count_rows, observe_forwards
-from dp2ddp.runtime.observe.loader_batches import observe_batches
+from dp2ddp.runtime.observe import count_rows, observe_batches, observe_decisions, observe_forwards
 from dp2ddp.runtime.perturb import aligned_runs, lockstep
 from dp2ddp.runtime.perturb.nudge import install_nudge
 from dp2ddp.runtime.perturb.rank_order import add_in_rank_order
