@@ -21,13 +21,12 @@ from torch.optim import optimizer as optimizers
 
 from dp2ddp.taps import Inside, Taps
 from dp2ddp.trace.final import Models, unchecked_of_optimizer, unchecked_settings
-from dp2ddp.trace.keeping import FULL_BYTES, Collected, Keeper
 from dp2ddp.trace.record_folder import rank_folder
 from dp2ddp.trace.records import End, Layout, Unchecked, Vector
 from dp2ddp.trace.tensor_names import KnownOptimizer, Table, living_roots, named_tensors, parameters_of
 from dp2ddp.trace.tensors import as_array, bytes_of, sum_of, vector_of
 from dp2ddp.trace.unstepped import Unclipped, Unstepped, events_between
-from dp2ddp.trace.writer import StepLine, Writer
+from dp2ddp.trace.writer import FULL_BYTES, Collected, Keeper, StepLine, Writer
 
 _LARGE, _SELDOM = 4 << 20, 8  # bytes of an optimizer's state that is hashed every so many steps only
 _SMALL = 1 << 20  # elements; a larger buffer is a table that stays as it is

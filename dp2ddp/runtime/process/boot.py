@@ -105,7 +105,7 @@ def run_stage(stage: Stage, rank: int) -> int:
     virtual = equipment.is_virtual(stage)  # virtual ones look like real ones, once they are there
     heartbeat = Heartbeat(run_folder, rank)
     # before whatever ends a run at a step
-    equipment.count_steps(heartbeat, one_optimizer=bool(stage.timed or stage.counted))
+    equipment.count_steps(heartbeat, stage)
     equipment.set_stage(stage, rank, writes)
     finish = equipment.no_record if stage.starts_ranks else equipment.follow_rank(stage, rank, virtual)
     equipment.beat_on_progress(heartbeat)

@@ -162,18 +162,15 @@ def no_record() -> None:
     """What is done at the end of a process that nobody records: nothing."""
 
 
-def count_steps(heartbeat: Heartbeat, one_optimizer: bool) -> None:
-    """Count optimizer steps from now on, which are progress.
-
-    one_optimizer: the steps of the one that steps first, as a run that is measured counts them (costs/steps.py).
-    """
+def count_steps(heartbeat: Heartbeat, stage: Stage) -> None:
+    """Count optimizer steps from now on, which are progress; of a run that is measured as costs/steps.py does."""
     first = FirstOptimizer()
 
     def step(optimizer: Any, *ignored: object) -> None:
-        if first.is_it(optimizer) or not one_optimizer:
-            heartbeat.step()
-        else:
+        if (stage.timed or stage.counted) and not first.is_it(optimizer):
             heartbeat.beat()
+        else:
+            heartbeat.step()
 
     optimizers.register_optimizer_step_post_hook(step)
 

@@ -22,7 +22,7 @@ import torch.utils.checkpoint
 from torch._functorch.autograd_function import custom_function_call
 from torch._subclasses.meta_utils import MetaTensorDescriber
 
-from dp2ddp.runtime.virtual_cuda.function_mode import Args, Handlers, Keywords, VirtualDevices, answers
+from dp2ddp.runtime.virtual_cuda.function_mode import Args, Keywords, VirtualDevices, answers
 from dp2ddp.runtime.virtual_cuda.places import common_place, place_of, put, put_missing, tensors_in
 from dp2ddp.taps import Function, Taps
 
@@ -33,7 +33,6 @@ _WRAPPERS = """
     _wrap_functional_tensor _unwrap_functional_tensor get_unwrapped
 """
 # Any throughout: torch's own functions, wrapped with whatever arguments they take.
-HANDLERS: Handlers = {}
 
 
 def follow_unseen(taps: Taps, mode: VirtualDevices) -> None:
@@ -94,7 +93,7 @@ def gradient_at(grad: Any, place: int | None) -> Any:
     return put(grad if place_of(grad) in (None, place) else grad.clone(), place)
 
 
-@answers(HANDLERS, torch.autograd.grad)
+@answers(torch.autograd.grad)
 def _grad(mode: VirtualDevices, func: Any, args: Args, kwargs: Keywords) -> tuple[torch.Tensor | None, ...]:
     """A gradient is where its input is, wherever the outputs are (torch/autograd/__init__.py, grad)."""
     grads: Any = func(*args, **kwargs)
@@ -154,7 +153,7 @@ def _shape_and_dtype(tensor: torch.Tensor) -> dict[str, Any]:
     return {"shape": tensor.shape, "dtype": tensor.dtype}
 
 
-@answers(HANDLERS, torch.Tensor.register_hook)
+@answers(torch.Tensor.register_hook)
 def _register_hook(mode: VirtualDevices, func: Any, args: Args, kwargs: Keywords) -> Any:
     """The gradient that a hook is given is where the tensor is."""
     tensor, hook = args
@@ -181,7 +180,7 @@ def _follow_transforms(taps: Taps) -> None:
                 taps.set(module, own_name, getattr(functorch, name))
 
 
-@answers(HANDLERS, custom_function_call)
+@answers(custom_function_call)
 def _custom_function(mode: VirtualDevices, func: Any, args: Args, kwargs: Keywords) -> Any:
     """An autograd.Function under a transform is called by an operator; its forward needs the modes (torch/_ops.py)."""
     keys: Any = torch._ops._compute_keyset(args, kwargs, func.non_fallthrough_keys)  # type: ignore[no-untyped-call]
