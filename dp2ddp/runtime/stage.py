@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -46,9 +47,7 @@ class Stage:
     own_hashes: bool = False  # strings have other hashes on each rank, as in real life
     replaced: tuple[tuple[str, str], ...] = ()  # files that run in the words of others (overlay.py)
     capture: bool = False  # the ranks' stdout and stderr go to files in the run folder
-    # for each rank; {rank}, {local_rank}, {world} stand for its own
-    variables: tuple[tuple[str, str], ...] = ()
-    rank_in_arguments: bool = False  # they do so in the arguments, too
+    rank_in_arguments: bool = False  # {rank}, {local_rank}, {world} stand for a rank's own there
     starts_ranks: bool = False  # ddp: the script, started once, starts its ranks itself (boot.py)
 
     @property
@@ -66,11 +65,12 @@ class Stage:
         """The processes that we start, by rank."""
         return range(1) if self.starts_ranks else self.ranks
 
-    def filled_in(self, text: str, rank: int) -> str:
-        """A text of the stage with {rank}, {local_rank} and {world} filled in; all ranks are on one node."""
-        for name, value in (("{rank}", rank), ("{local_rank}", rank), ("{world}", self.world)):
-            text = text.replace(name, str(value))
-        return text
+    def arguments_of(self, rank: int) -> tuple[str, ...]:
+        """The script's arguments on a rank; all ranks are on one node."""
+        if not self.rank_in_arguments:
+            return self.arguments
+        of_rank = re.compile(r"\{(local_)?rank\}")
+        return tuple(of_rank.sub(str(rank), each).replace("{world}", str(self.world)) for each in self.arguments)
 
     def to_json(self) -> str:
         """The stage as text; `from_json` reads it again."""

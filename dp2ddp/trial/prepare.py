@@ -128,8 +128,7 @@ def prepare(subject: Subject, kind: RunKind, world: int, scratch: Path) -> Prepa
         own_hashes=mode == "ddp" and subject.own_hashes,
         capture=True,
         starts_ranks=mode == "ddp" and subject.version.starts_ranks,
-        variables=subject.variables if mode == "ddp" else (),
-        rank_in_arguments=mode == "ddp" and subject.has_own_arguments,
+        rank_in_arguments=mode == "ddp" and subject.options.converted_arguments is not None,
     )
     return Prepared(kind, stage, copies)
 

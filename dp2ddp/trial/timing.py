@@ -42,7 +42,7 @@ from dp2ddp.runtime.process.run import Run
 from dp2ddp.runtime.process.scratch import scratch_folder
 from dp2ddp.runtime.process.server import Server
 from dp2ddp.trial.all_trials import how_it_ended, surroundings_of
-from dp2ddp.trial.launches import try_with_launch
+from dp2ddp.trial.launches import run_with_advice
 from dp2ddp.trial.prepare import RunKind, full_disk_is_said, prepare
 from dp2ddp.trial.rounds import run_at_once
 from dp2ddp.trial.runs import environment
@@ -68,11 +68,10 @@ def bench(options: BenchOptions) -> tuple[Benchmark, RunError | None]:
         failure = None
         for world in worlds:
             try:
-                subject, figures_of_world = bencher.measure(subject, world)
+                measured.append(bencher.measure(subject, world))
             except RunError as error:
                 failure = error
                 break
-            measured.append(figures_of_world)
     known = {**surroundings_of(subject)}
     if measured and not all(each.dp.virtual for each in measured):
         known["devices"] = "CUDA where times are measured, virtual where both versions are compared"
@@ -120,9 +119,9 @@ class _Bencher:
     progress: Progress
     _rooms: int = 0
 
-    def measure(self, subject: Subject, world: int) -> tuple[Subject, Measured]:
-        """The subject as it has to be started, which its first runs show, and what was found."""
-        subject, sameness = self._compare(subject, world)
+    def measure(self, subject: Subject, world: int) -> Measured:
+        """What was found on one number of devices."""
+        sameness = self._compare(subject, world)
         counts = {mode: self._count(subject, mode, world) for mode in MODES}
         rounds: dict[Mode, list[tuple[Timed, ...]]] = {"dp": [], "ddp": []}
         for number in range(self.options.rounds):
@@ -130,23 +129,23 @@ class _Bencher:
                 rounds[mode].append(self._time(subject, mode, world, number))
         dp, ddp = (figures(mode, world, rounds[mode], counts[mode]) for mode in MODES)
         ddp = with_rows_of(dp, ddp)
-        return subject, Measured(world, dp, ddp, sameness)
+        return Measured(world, dp, ddp, sameness)
 
     # ---- is it the same training?
 
-    def _compare(self, subject: Subject, world: int) -> tuple[Subject, Sameness]:
+    def _compare(self, subject: Subject, world: int) -> Sameness:
         steps = self.options.compared
         if not steps:
-            return subject, Sameness("not verified")
+            return Sameness("not verified")
         self.progress.begin(f"{counted(world, 'device')}: comparing {steps} steps of both")
         scratch = self.scratch / "compared"
-        launched, verdict = try_with_launch(subject, world, self.server, scratch, _Looks(self.progress))
+        verdict = run_with_advice(subject, world, self.server, scratch, _Looks(self.progress))
         shutil.rmtree(scratch, ignore_errors=True)
         if not verdict.float64.stepped or (verdict.codes[0] and not verdict.float64.steps):
             raise RunError(f"{subject.name}: {_NO_STEP}{how_it_ended(verdict)}")
         sameness = _sameness(subject, verdict)
         self.progress.say(f"{counted(world, 'device')}: {sameness.words}")
-        return launched, sameness
+        return sameness
 
     # ---- runs
 

@@ -90,7 +90,6 @@ def run_stage(stage: Stage, rank: int) -> int:
     _say_begun(run_folder, label)
     children_die_with_us()
     os.chdir(stage.folder)
-    os.environ.update((name, stage.filled_in(value, rank)) for name, value in stage.variables)
     look_in_copies(stage.moved)
     if stage.capture:
         end_before_others()
@@ -124,14 +123,10 @@ def run_stage(stage: Stage, rank: int) -> int:
     end = Ending()
     try:
         with end_of_script(end):
-            run_as_main(stage.script, stage.name, _arguments(stage, rank), stage.module, overlay)
+            run_as_main(stage.script, stage.name, stage.arguments_of(rank), stage.module, overlay)
     finally:
         exits.report(end)
     return end.code
-
-
-def _arguments(stage: Stage, rank: int) -> tuple[str, ...]:
-    return tuple(stage.filled_in(each, rank) if stage.rank_in_arguments else each for each in stage.arguments)
 
 
 def _say_end(stage: Stage, rank: int, end: Ending, heartbeat: Heartbeat) -> None:
