@@ -70,7 +70,9 @@ class Stage:
         if not self.rank_in_arguments:
             return self.arguments
         of_rank = re.compile(r"\{(local_)?rank\}")
-        return tuple(of_rank.sub(str(rank), each).replace("{world}", str(self.world)) for each in self.arguments)
+        return tuple(
+            of_rank.sub(str(rank), each).replace("{world}", str(self.world)) for each in self.arguments
+        )
 
     def to_json(self) -> str:
         """The stage as text; `from_json` reads it again."""

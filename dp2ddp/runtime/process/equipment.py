@@ -32,7 +32,7 @@ from dp2ddp.runtime.run_folder import Heartbeat
 from dp2ddp.runtime.stage import Stage
 from dp2ddp.runtime.virtual_cuda import virtual_devices
 from dp2ddp.runtime.virtual_cuda.function_mode import VirtualDevices
-from dp2ddp.runtime.virtual_cuda.places import HOST, place_of
+from dp2ddp.runtime.virtual_cuda.places import HOST, PLACE
 from dp2ddp.runtime.virtual_cuda.virtual_data_parallel import ReplicaDraws
 from dp2ddp.taps import Taps, when_imported
 from dp2ddp.trace.recorder import Recorder
@@ -45,7 +45,8 @@ def is_virtual(stage: Stage) -> bool:
 
 def set_stage(stage: Stage, rank: int, writes: Writes) -> None:
     """Install what the stage asks for in this process; the script's code is not touched."""
-    let_their_steps_be_seen()
+    # whoever has hooks for every step of torch's optimizers hears of fastai's own, too
+    when_imported("fastai.optimizer", lambda module: Taps().around("step", _telling, module.Optimizer))
     if stage.mode == "ddp" and stage.trace and stage.dtype == "float64":
         # outputs of a short test, too, stay in parts, as the large ones of a training do (templates/parts.py)
         when_imported("ddp_helpers", lambda helpers: vars(helpers).update(LARGE=0))
@@ -129,33 +130,24 @@ def follow_rank(stage: Stage, rank: int, virtual: bool) -> Callable[[], None]:
 
 
 def _start_meter(stage: Stage, rank: int, virtual: bool) -> Meter | None:
-    meter: Meter | None = None
+    if not (stage.timed or stage.counted):
+        return None
+    meter: Meter
     steps = stage.steps or 1
     if stage.timed:
         meter = Clock(Path(stage.timed), rank, stage.warm_up, steps, virtual)
-    elif stage.counted:
-        where = _place_on_virtual if virtual else None
-        meter = counter = Counter(Path(stage.counted), rank, stage.warm_up, steps, stage.world, where)
-        if virtual:
-            _show_calls(counter)
-    if meter:
-        count_rows(meter.saw_rows)
+    else:
+        # a tensor without a mark is none of a device's
+        where = (lambda tensor: getattr(tensor, PLACE, HOST)) if virtual else None
+        meter = counter = Counter(Path(str(stage.counted)), rank, stage.warm_up, steps, stage.world, where)
+
+        def show(original: Any, mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            """Each function that virtual devices answer, also within the functions of a tensor's own class."""
+            return counter.called(args, lambda: original(mode, func, types, args, kwargs))
+
+        Taps().around("__torch_function__", show, VirtualDevices)
+    count_rows(meter.saw_rows)
     return meter
-
-
-def _place_on_virtual(tensor: torch.Tensor) -> int:
-    """A tensor without a mark is none of a device's."""
-    place = place_of(tensor)
-    return HOST if place is None else place
-
-
-def _show_calls(counter: Counter) -> None:
-    """Each function that virtual devices answer, also within the functions of a tensor's own class."""
-
-    def show(original: Any, mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return counter.called(args, lambda: original(mode, func, types, args, kwargs))
-
-    Taps().around("__torch_function__", show, VirtualDevices)
 
 
 def no_record() -> None:
@@ -179,11 +171,6 @@ def beat_on_progress(heartbeat: Heartbeat) -> None:
     """A backward, and a batch from a loader, are progress as well."""
     for owner, name in ((torch.autograd, "backward"), (dataloader._BaseDataLoaderIter, "__next__")):
         Taps().before(name, lambda *args, **kwargs: heartbeat.beat(), owner)
-
-
-def let_their_steps_be_seen() -> None:
-    """Whoever has hooks for every step of torch's optimizers hears of fastai's own, too."""
-    when_imported("fastai.optimizer", lambda module: Taps().around("step", _telling, module.Optimizer))
 
 
 def _telling(step: Callable[..., Any], optimizer: Any, *args: Any, **kwargs: Any) -> Any:
