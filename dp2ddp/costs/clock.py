@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,26 +19,17 @@ from dp2ddp.costs.steps import Meter
 from dp2ddp.taps import Inside, Taps
 
 
-@dataclass
-class _Now:
-    """Where the counters stand at a step's end."""
-
-    seconds: float
-    waiting: float
-    rows: int
-    evaluations: int
-
-
 class Clock(Meter):
     """Measures the time of steps."""
 
     def __init__(self, folder: Path, rank: int, warm_up: int, steps: int, virtual: bool) -> None:
         super().__init__(folder, rank, warm_up, steps)
         self._virtual = virtual
-        self._stamps: list[_Now] = []
+        # at each step's end: the time, and so far the seconds of waiting, rows, evaluations
+        self._stamps: list[tuple[float, float, int, int]] = []
         self._waiting = Waiting()
         self._rows = self._evaluations = 0
-        self._cpu: list[tuple[float, float]] = []  # (seconds by the clock, seconds of processors)
+        self._cpu: list[tuple[float, float]] = []  # at both ends: seconds by the clock, seconds of processors
         self._peaks: tuple[int, tuple[int, ...]] = 0, ()
 
     def saw_rows(self, rows: int, grad: bool) -> None:
@@ -56,8 +47,7 @@ class Clock(Meter):
         if number == self._warm_up:
             self._forget_peaks()
             self._cpu.append((time.perf_counter(), _cpu_seconds()))
-        now = _Now(time.perf_counter(), self._waiting.seconds, self._rows, self._evaluations)
-        self._stamps.append(now)
+        self._stamps.append((time.perf_counter(), self._waiting.seconds, self._rows, self._evaluations))
         if number == self._last:
             self._end()
 
@@ -66,38 +56,36 @@ class Clock(Meter):
         """The real ones that the script sees by now."""
         return range(0 if self._virtual else torch.cuda.device_count())
 
-    def _end(self) -> None:
-        self._cpu.append((time.perf_counter(), _cpu_seconds()))
-        self._peaks = _resident_peak(), tuple(map(torch.cuda.max_memory_allocated, self._devices))
-
     def _forget_peaks(self) -> None:
         with contextlib.suppress(OSError):  # not Linux, or not ours to write
             Path("/proc/self/clear_refs").write_text("5")  # the peak of resident memory: proc(5)
         for device in self._devices:
             torch.cuda.reset_peak_memory_stats(device)
 
-    def _cpu_of(self, seconds: float) -> float:
-        """Processor seconds in the steps that took `seconds` by the clock.
-
-        A script that ended by itself did more behind its last step (it saved a model, say), which is no part of a step.
-        """
-        if len(self._cpu) < 2 or self._cpu[1][0] <= self._cpu[0][0]:
-            return 0.0
-        (began, before), (ended, after) = self._cpu
-        return (after - before) * min(1.0, seconds / (ended - began))
+    def _end(self) -> None:
+        self._cpu.append((time.perf_counter(), _cpu_seconds()))
+        self._peaks = _resident_peak(), tuple(map(torch.cuda.max_memory_allocated, self._devices))
 
     def _reading(self) -> Timed:
         if len(self._cpu) == 1:
             self._end()
-        pairs = list(zip(self._stamps, self._stamps[1:], strict=False))
+        columns: Any = list(zip(*self._stamps, strict=True)) or [()] * 4
+        seconds, waiting, rows, evaluations = (
+            tuple(after - before for before, after in itertools.pairwise(column)) for column in columns
+        )
+        cpu = 0.0
+        if seconds:
+            (began, before), (ended, after) = self._cpu
+            # what a script that ended by itself did behind its last step (it saved a model, say) is no part of one
+            cpu = (after - before) * min(1.0, sum(seconds) / (ended - began))
         return Timed(
             virtual=self._virtual,
             steps=self._taken,
-            seconds=tuple(b.seconds - a.seconds for a, b in pairs),
-            waiting=tuple(b.waiting - a.waiting for a, b in pairs),
-            rows=tuple(b.rows - a.rows for a, b in pairs),
-            evaluated=tuple(b.evaluations > a.evaluations for a, b in pairs),
-            cpu=self._cpu_of(sum(b.seconds - a.seconds for a, b in pairs)),
+            seconds=seconds,
+            waiting=waiting,
+            rows=rows,
+            evaluated=tuple(count > 0 for count in evaluations),
+            cpu=cpu,
             resident=self._peaks[0],
             devices=self._peaks[1],
         )

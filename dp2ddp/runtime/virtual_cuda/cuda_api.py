@@ -202,9 +202,6 @@ def _install_accelerator(taps: Taps, machine: Machine, make: Callable[[], Functi
 
 # ---- streams and events of a machine that does everything at once: names without work, but real clocks
 
-_CUDA = 1  # c10/core/DeviceType.h
-_PRIORITIES = (0, -5)  # lowest, highest, of today's devices
-
 
 class VirtualEvent:
     """torch.Event(device), torch.cuda.Event(enable_timing); all work is done when `record` returns, so the clock is the
@@ -247,19 +244,19 @@ class VirtualStream:
 
     _streams: CudaStreams  # set by the subclass that CudaStreams makes
 
-    device_type = _CUDA
+    device_type = 1  # c10/core/DeviceType.h
 
     def __init__(self, device: Any = None, priority: int = 0, **names: Any) -> None:
         """names: stream_id, device_index and device_type of a stream that exists."""
         self.device = self._streams.device(names.get("device_index", device))
         self.device_index: int = self.device.index
         self.stream_id = self.cuda_stream = int(names.get("stream_id", next(_IDS)))
-        self.priority = min(max(priority, _PRIORITIES[1]), _PRIORITIES[0])
+        self.priority = min(max(priority, -5), 0)
         self._before: list[tuple[int, VirtualStream]] = []
 
     @staticmethod
     def priority_range() -> tuple[int, int]:
-        return _PRIORITIES
+        return 0, -5  # lowest, highest, of today's devices
 
     def query(self) -> bool:
         return True
