@@ -25,7 +25,7 @@ from torch.utils.data._utils.pin_memory import pin_memory
 
 from dp2ddp.costs.counter import tensors_in
 from dp2ddp.runtime.hang.stacks import users_line
-from dp2ddp.runtime.perturb.sample_streams import DREW, plain_index, stream_digests
+from dp2ddp.runtime.perturb.seeds import DREW, plain_index, stream_digests
 from dp2ddp.runtime.virtual_cuda.precision import DoublePrecision
 from dp2ddp.taps import Function, Inside, Taps
 from dp2ddp.trace.recorder import Recorder

@@ -34,7 +34,9 @@ class Stage:
     dtype: str = "float32"
     sample_streams: bool = False
     nudged: bool = False  # parameters are moved by one ulp after each step: what rounding makes of the run
-    lockstep: str | None = None  # a folder, over which runs take over the state of one of them (lockstep.py)
+    lockstep: str | None = (
+        None  # a folder, over which runs take over the state of one of them (perturb/steps.py)
+    )
     rank_order: bool = False  # sums over ranks are added first rank first, as DataParallel does
     aligned: str | None = None  # a folder, over which a pair of runs draws the same numbers (aligned_runs.py)
     seed: int | None = None  # where random, numpy and torch begin on rank 0; None: anywhere, as in real life

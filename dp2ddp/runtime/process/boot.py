@@ -170,7 +170,7 @@ def _fork_always() -> None:
 
 def _seed_children(launcher: int, seed: int | None) -> None:
     """Processes begin apart, as in real life; a worker of a rank's loader is none of them."""
-    from dp2ddp.runtime.perturb.unseeded import seed_all
+    from dp2ddp.runtime.perturb.seeds import seed_all
 
     count = 0
 

@@ -16,16 +16,14 @@ from torch.optim import optimizer as optimizers
 from torch.utils.data import dataloader
 
 from dp2ddp.copies.fence import fence
-from dp2ddp.costs.clock import Clock
+from dp2ddp.costs.clock import Clock, FirstOptimizer, Meter
 from dp2ddp.costs.counter import Counter
-from dp2ddp.costs.steps import FirstOptimizer, Meter
 from dp2ddp.runtime.hang.collectives import CallRing, observe_collectives
 from dp2ddp.runtime.observe import count_rows, observe_batches, observe_decisions, observe_forwards
-from dp2ddp.runtime.perturb import aligned_runs, lockstep
-from dp2ddp.runtime.perturb.nudge import install_nudge
+from dp2ddp.runtime.perturb import aligned_runs
 from dp2ddp.runtime.perturb.rank_order import add_in_rank_order
-from dp2ddp.runtime.perturb.sample_streams import install_sample_streams
-from dp2ddp.runtime.perturb.unseeded import seed_all, seed_the_unseeded
+from dp2ddp.runtime.perturb.seeds import install_sample_streams, seed_all, seed_the_unseeded
+from dp2ddp.runtime.perturb.steps import change_steps
 from dp2ddp.runtime.process.meeting import have_own_ports
 from dp2ddp.runtime.process.writes import Writes, guard, rename_across_layers
 from dp2ddp.runtime.run_folder import Heartbeat
@@ -96,22 +94,12 @@ def _topmost_without(kept: Sequence[Path], place: Path) -> Path:
 def _start_recorder(stage: Stage, rank: int, folder: Path) -> Recorder:
     recorder = Recorder(folder, rank=rank, last_step=stage.steps)
     recorder.start()
-    _change_steps(stage, rank)
+    change_steps(stage, rank)
     observe_forwards(recorder, aligned_runs.Streams().begin if stage.aligned else None)
     observe_batches(recorder)
     observe_decisions(recorder)
     ReplicaDraws.observers.append(recorder.saw_host_draws)
     return recorder
-
-
-def _change_steps(stage: Stage, rank: int) -> None:
-    """What happens behind each step, once it is recorded: a state is taken over, and moved by an ulp."""
-    if stage.lockstep and stage.mode == "dp" and not stage.nudged:
-        lockstep.lead(Path(stage.lockstep), followers=stage.world + 1)
-    elif stage.lockstep:
-        lockstep.follow(Path(stage.lockstep), f"{stage.mode}{rank}")
-    if stage.nudged:
-        install_nudge(Taps())
 
 
 def follow_rank(stage: Stage, rank: int, virtual: bool) -> Callable[[], None]:
@@ -155,7 +143,7 @@ def no_record() -> None:
 
 
 def count_steps(heartbeat: Heartbeat, stage: Stage) -> None:
-    """Count optimizer steps from now on, which are progress; of a run that is measured as costs/steps.py does."""
+    """Count optimizer steps from now on, which are progress; of a run that is measured as costs/clock.py does."""
     first = FirstOptimizer()
 
     def step(optimizer: Any, *ignored: object) -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from dp2ddp.runtime.perturb.nudge import install_nudge
+from dp2ddp.runtime.perturb.steps import install_nudge
 from dp2ddp.taps import Taps
 
 
