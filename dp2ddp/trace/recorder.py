@@ -29,9 +29,8 @@ from dp2ddp.trace.unstepped import Unclipped, Unstepped, events_between
 from dp2ddp.trace.writer import FULL_BYTES, Collected, Keeper, StepLine, Writer
 
 _LARGE, _SELDOM = 4 << 20, 8  # bytes of an optimizer's state that is hashed every so many steps only
-_LOOKS = {
-    8**power for power in range(12)
-}  # backward passes: what a function made is gone when the script ends
+# backward passes at which models are looked for: what a function made is gone when the script ends
+_LOOKS = {8**power for power in range(12)}
 _SMALL = 1 << 20  # elements; a larger buffer is a table that stays as it is
 
 

@@ -227,14 +227,9 @@ class MemoryWatch:
 
 
 def run_at_once(
-    subject: Subject,
-    prepared: Sequence[Prepared],
-    server: Server,
-    progress: Progress,
-    *,
-    may_wait: bool = False,
+    subject: Subject, prepared: Sequence[Prepared], server: Server, progress: Progress, may_wait: bool = True
 ) -> tuple[list[Run], MemoryWatch]:
-    """Run all these; RunError if one fails, and was not set aside (`may_wait`) to run again."""
+    """Run all these; RunError if one fails, and was not set aside to run again (where there are several)."""
     with originals_kept(prepared), ExitStack() as stack:
         runnings = []
         for each in prepared:
@@ -242,6 +237,7 @@ def run_at_once(
             stack.callback(running.kill)
             runnings.append(running)
         listener = Listener(runnings, lambda run: raise_or_report(run, progress, subject))
+        may_wait = may_wait and len(runnings) > 1
         memory_watch = MemoryWatch(runnings, server, progress, may_wait=may_wait)
 
         def on_look(looks: Sequence[Look]) -> None:
@@ -282,13 +278,7 @@ class Rounds:
             self.progress.begin("copying the folder")
             prepared = [self._copied(kind) for _, kind in now]
             self.progress.begin("training")
-            runs, memory_watch = run_at_once(
-                self.subject,
-                prepared,
-                self.server,
-                self.progress,
-                may_wait=len(prepared) > 1 and not together,
-            )
+            runs, memory_watch = run_at_once(self.subject, prepared, self.server, self.progress, not together)
             for (place, kind), ready, run in zip(now, prepared, runs, strict=True):
                 folder = run.stage.run_folder
                 if folder in memory_watch.aside:
