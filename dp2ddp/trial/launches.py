@@ -57,9 +57,9 @@ def run_with_advice(
         details = failure.details or {}
         # another start helps neither the original nor a machine that has too little
         its_own = details.get("mode") == "ddp" and details.get("kind") != "memory"
-        if not (its_own and (told := _advice(subject))):
+        if not (its_own and (message := _advice(subject))):
             raise
-        raise RunError(f"{failure}\n  {told}", failure.details) from None
+        raise RunError(f"{failure}\n  {message}", failure.details) from None
     if verdict.met or world == 1 or subject.port is None:
         return verdict
     remark = ": ".join(filter(None, (_ALONE, _advice(subject))))
@@ -93,9 +93,11 @@ def advice(trees: Sequence[ast.Module], given: Sequence[str], starts_ranks: bool
     names = [*(each for each in arguments if each.startswith("-")), *variables]
     if not names:
         return ""
-    told = f"it asks for {', '.join(names)}; torchrun sets {', '.join(SET_BY_TORCHRUN)} for each rank instead"
+    message = (
+        f"it asks for {', '.join(names)}; torchrun sets {', '.join(SET_BY_TORCHRUN)} for each rank instead"
+    )
     words = " ".join([*map(shlex.quote, given), *arguments])
-    return f'{told}; to verify it with them: --converted-arguments "{words}"' if arguments else told
+    return f'{message}; to verify it with them: --converted-arguments "{words}"' if arguments else message
 
 
 def missing_arguments(options: dict[str, bool], given: Sequence[str], starts_ranks: bool) -> list[str]:
