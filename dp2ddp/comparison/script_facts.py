@@ -109,7 +109,7 @@ def _seen(trace: Trace, steps: Sequence[int]) -> Seen:
 def stream_differences(number: int, ranks: Sequence[Step]) -> Iterator[Difference]:
     """Different samples that two ranks loaded with the same random numbers: half of an augmentation is lost.
 
-    The verifier gives each sample of a port a stream of its own (runtime/perturb/sample_streams.py), so gradients
+    The verifier gives each sample of a port a stream of its own (runtime/perturb/seeds.py), so gradients
     do not show it.
     """
     drawn: dict[int, tuple[int, set[tuple[int, ...]]]] = {}  # stream -> the first rank, and its samples

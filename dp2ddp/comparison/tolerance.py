@@ -3,7 +3,7 @@
 Natural noise. Two right runs of one training are not equal: they add the same numbers in another order, and what that
 rounds differently, training amplifies: not at all, or ten times in each step. No constant can be right for both. So
 DataParallel is run a second time with its parameters moved by one ulp before the first step and after each
-(perturb/nudge.py), and a difference is judged by *difference / natural noise*: how often as far apart the port is as
+(perturb/steps.py), and a difference is judged by *difference / natural noise*: how often as far apart the port is as
 DataParallel is from itself. What follows from that, and why:
 
 - The noise at a step is the largest over all tensors and over all steps so far. For one tensor at one step it may be

@@ -1,32 +1,89 @@
-"""Measures the time of steps inside a run, and nothing else: a stamp a step, and one on each side of a loader."""
+"""The steps of a run, as the optimizer that steps first takes them; what measures them, and ends such a run.
+
+The clock measures their time and nothing else: a stamp a step, and one on each side of a loader.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
+import os
 import threading
 import time
+import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data import DataLoader, dataloader
 
-from dp2ddp.costs.figures import Timed
-from dp2ddp.costs.steps import Meter
+from dp2ddp.costs.figures import Counted, Timed, write
 from dp2ddp.taps import Inside, Taps
 
 
-@dataclass
-class _Now:
-    """Where the counters stand at a step's end."""
+class Enough(SystemExit):
+    """Ends the script behind its last measured step; a SystemExit, so that `except Exception` lets it pass."""
 
-    seconds: float
-    waiting: float
-    rows: int
-    evaluations: int
+
+class FirstOptimizer:
+    """The one that stepped first; a script may build another one, and go on with that. Any: it is the user's."""
+
+    def __init__(self) -> None:
+        self._first: weakref.ref[Any] | None = None
+
+    @property
+    def now(self) -> Any:
+        """None before any has stepped."""
+        return self._first and self._first()
+
+    def is_it(self, optimizer: Any) -> bool:
+        """Whether this one is, which steps."""
+        if self.now is None:
+            self._first = weakref.ref(optimizer)
+        return self.now is optimizer
+
+
+class Meter(ABC):
+    """Measures the steps of this process: one for each; `finish` writes the reading.
+
+    `warm_up` steps are taken before the first measured one; then `steps` are measured, and the script ends.
+    """
+
+    def __init__(self, folder: Path, rank: int, warm_up: int, steps: int) -> None:
+        self._folder, self._rank, self._warm_up, self._last = folder, rank, warm_up, warm_up + steps
+        self._pid = os.getpid()
+        self._first = FirstOptimizer()
+        self._taken = 0  # steps of the optimizer that steps first
+        register_optimizer_step_post_hook(self._after)
+
+    @abstractmethod
+    def saw_rows(self, rows: int, grad: bool) -> None:
+        """So many rows are about to be given to the wrapped model by this process."""
+
+    @abstractmethod
+    def _step(self, number: int) -> None:
+        """A step, counted from 1, is over."""
+
+    @abstractmethod
+    def _reading(self) -> Timed | Counted:
+        """What was measured."""
+
+    def finish(self) -> None:
+        """Write the reading; nothing in a process that was forked."""
+        if os.getpid() == self._pid:
+            write(self._reading(), self._folder, self._rank)
+
+    def _after(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if not self._first.is_it(optimizer):
+            return
+        self._taken += 1
+        self._step(self._taken)
+        if self._taken >= self._last:
+            raise Enough(0)
 
 
 class Clock(Meter):
@@ -35,10 +92,11 @@ class Clock(Meter):
     def __init__(self, folder: Path, rank: int, warm_up: int, steps: int, virtual: bool) -> None:
         super().__init__(folder, rank, warm_up, steps)
         self._virtual = virtual
-        self._stamps: list[_Now] = []
+        # at each step's end: the time, and so far the seconds of waiting, rows, evaluations
+        self._stamps: list[tuple[float, float, int, int]] = []
         self._waiting = Waiting()
         self._rows = self._evaluations = 0
-        self._cpu: list[tuple[float, float]] = []  # (seconds by the clock, seconds of processors)
+        self._cpu: list[tuple[float, float]] = []  # at both ends: seconds by the clock, seconds of processors
         self._peaks: tuple[int, tuple[int, ...]] = 0, ()
 
     def saw_rows(self, rows: int, grad: bool) -> None:
@@ -56,8 +114,7 @@ class Clock(Meter):
         if number == self._warm_up:
             self._forget_peaks()
             self._cpu.append((time.perf_counter(), _cpu_seconds()))
-        now = _Now(time.perf_counter(), self._waiting.seconds, self._rows, self._evaluations)
-        self._stamps.append(now)
+        self._stamps.append((time.perf_counter(), self._waiting.seconds, self._rows, self._evaluations))
         if number == self._last:
             self._end()
 
@@ -66,38 +123,36 @@ class Clock(Meter):
         """The real ones that the script sees by now."""
         return range(0 if self._virtual else torch.cuda.device_count())
 
-    def _end(self) -> None:
-        self._cpu.append((time.perf_counter(), _cpu_seconds()))
-        self._peaks = _resident_peak(), tuple(map(torch.cuda.max_memory_allocated, self._devices))
-
     def _forget_peaks(self) -> None:
         with contextlib.suppress(OSError):  # not Linux, or not ours to write
             Path("/proc/self/clear_refs").write_text("5")  # the peak of resident memory: proc(5)
         for device in self._devices:
             torch.cuda.reset_peak_memory_stats(device)
 
-    def _cpu_of(self, seconds: float) -> float:
-        """Processor seconds in the steps that took `seconds` by the clock.
-
-        A script that ended by itself did more behind its last step (it saved a model, say), which is no part of a step.
-        """
-        if len(self._cpu) < 2 or self._cpu[1][0] <= self._cpu[0][0]:
-            return 0.0
-        (began, before), (ended, after) = self._cpu
-        return (after - before) * min(1.0, seconds / (ended - began))
+    def _end(self) -> None:
+        self._cpu.append((time.perf_counter(), _cpu_seconds()))
+        self._peaks = _resident_peak(), tuple(map(torch.cuda.max_memory_allocated, self._devices))
 
     def _reading(self) -> Timed:
         if len(self._cpu) == 1:
             self._end()
-        pairs = list(zip(self._stamps, self._stamps[1:], strict=False))
+        columns: Any = list(zip(*self._stamps, strict=True)) or [()] * 4
+        seconds, waiting, rows, evaluations = (
+            tuple(after - before for before, after in itertools.pairwise(column)) for column in columns
+        )
+        cpu = 0.0
+        if seconds:
+            (began, before), (ended, after) = self._cpu
+            # what a script that ended by itself did behind its last step (it saved a model, say) is no part of one
+            cpu = (after - before) * min(1.0, sum(seconds) / (ended - began))
         return Timed(
             virtual=self._virtual,
             steps=self._taken,
-            seconds=tuple(b.seconds - a.seconds for a, b in pairs),
-            waiting=tuple(b.waiting - a.waiting for a, b in pairs),
-            rows=tuple(b.rows - a.rows for a, b in pairs),
-            evaluated=tuple(b.evaluations > a.evaluations for a, b in pairs),
-            cpu=self._cpu_of(sum(b.seconds - a.seconds for a, b in pairs)),
+            seconds=seconds,
+            waiting=waiting,
+            rows=rows,
+            evaluated=tuple(count > 0 for count in evaluations),
+            cpu=cpu,
             resident=self._peaks[0],
             devices=self._peaks[1],
         )

@@ -20,8 +20,8 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn.parallel import comm
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from dp2ddp.costs.clock import Meter
 from dp2ddp.costs.figures import Counted, Sent
-from dp2ddp.costs.steps import Meter
 from dp2ddp.taps import Inside, Taps, in_all_threads
 
 # Any below: functions of torch with whatever they take and return

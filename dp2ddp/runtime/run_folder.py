@@ -6,7 +6,7 @@ heartbeats        16 bytes a rank: how often it has been seen to move, and the s
 rankN.json        process id, how it ended (rank-1: the process that starts the ranks, where the script does)
 rankN.calls       its last collectives (collectives.py)
 rankN.writes      files that it opened for writing (writes.py)
-unseeded          the script's lines where random numbers begin without a seed (unseeded.py)
+unseeded          the script's lines where random numbers begin without a seed (perturb/seeds.py)
 rankN.stacks      where its threads stand, written on SIGUSR1 (also while it waits inside C code)
 stack-request     a rank has failed, and all have been asked where they stand (written by the parent)
 rankN.out, .err   what it printed, if the stage says `capture`

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,6 +21,7 @@ class Stage:
     folder: str  # the working folder
     run_folder: str  # where ranks leave files for the parent: how they ended, where they wait (run_folder.py)
     name: str  # what the script finds in sys.argv[0]
+    beside: str = ""  # what a trial says of it beside mode and precision: ", moved by an ulp"
     module: str | None = None  # what it is called, if it is started with `python -m`
     arguments: tuple[str, ...] = ()
     trace: str | None = None  # a folder for the record of each step
@@ -32,7 +34,9 @@ class Stage:
     dtype: str = "float32"
     sample_streams: bool = False
     nudged: bool = False  # parameters are moved by one ulp after each step: what rounding makes of the run
-    lockstep: str | None = None  # a folder, over which runs take over the state of one of them (lockstep.py)
+    lockstep: str | None = (
+        None  # a folder, over which runs take over the state of one of them (perturb/steps.py)
+    )
     rank_order: bool = False  # sums over ranks are added first rank first, as DataParallel does
     aligned: str | None = None  # a folder, over which a pair of runs draws the same numbers (aligned_runs.py)
     seed: int | None = None  # where random, numpy and torch begin on rank 0; None: anywhere, as in real life
@@ -45,10 +49,13 @@ class Stage:
     own_hashes: bool = False  # strings have other hashes on each rank, as in real life
     replaced: tuple[tuple[str, str], ...] = ()  # files that run in the words of others (overlay.py)
     capture: bool = False  # the ranks' stdout and stderr go to files in the run folder
-    # for each rank; {rank}, {local_rank}, {world} stand for its own
-    variables: tuple[tuple[str, str], ...] = ()
-    rank_in_arguments: bool = False  # they do so in the arguments, too
-    starts_ranks: bool = False  # ddp: the script, started once, starts its ranks itself (spawned_ranks.py)
+    rank_in_arguments: bool = False  # {rank}, {local_rank}, {world} stand for a rank's own there
+    starts_ranks: bool = False  # ddp: the script, started once, starts its ranks itself (boot.py)
+
+    @property
+    def words(self) -> str:
+        """What the run is called among others of its script: "dp in float64, moved by an ulp"."""
+        return f"{self.mode} in {self.dtype}{self.beside}"
 
     @property
     def ranks(self) -> range:
@@ -60,11 +67,14 @@ class Stage:
         """The processes that we start, by rank."""
         return range(1) if self.starts_ranks else self.ranks
 
-    def filled_in(self, text: str, rank: int) -> str:
-        """A text of the stage with {rank}, {local_rank} and {world} filled in; all ranks are on one node."""
-        for name, value in (("{rank}", rank), ("{local_rank}", rank), ("{world}", self.world)):
-            text = text.replace(name, str(value))
-        return text
+    def arguments_of(self, rank: int) -> tuple[str, ...]:
+        """The script's arguments on a rank; all ranks are on one node."""
+        if not self.rank_in_arguments:
+            return self.arguments
+        of_rank = re.compile(r"\{(local_)?rank\}")
+        return tuple(
+            of_rank.sub(str(rank), each).replace("{world}", str(self.world)) for each in self.arguments
+        )
 
     def to_json(self) -> str:
         """The stage as text; `from_json` reads it again."""

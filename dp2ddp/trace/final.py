@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from dp2ddp.trace.keeping import FULL_BYTES
 from dp2ddp.trace.records import Final, FinalKind, Unchecked
 from dp2ddp.trace.tensor_names import Table, by_shortest_name, living_roots, named_tensors, tensor_tables
 from dp2ddp.trace.tensors import bytes_of, laid_out, vector_of
+from dp2ddp.trace.writer import FULL_BYTES
 
 _WHOLE = FULL_BYTES // 4
 

@@ -21,15 +21,16 @@ from torch.optim import optimizer as optimizers
 
 from dp2ddp.taps import Inside, Taps
 from dp2ddp.trace.final import Models, unchecked_of_optimizer, unchecked_settings
-from dp2ddp.trace.keeping import FULL_BYTES, Collected, Keeper
 from dp2ddp.trace.record_folder import rank_folder
 from dp2ddp.trace.records import End, Layout, Unchecked, Vector
 from dp2ddp.trace.tensor_names import KnownOptimizer, Table, living_roots, named_tensors, parameters_of
 from dp2ddp.trace.tensors import as_array, bytes_of, sum_of, vector_of
 from dp2ddp.trace.unstepped import Unclipped, Unstepped, events_between
-from dp2ddp.trace.writer import StepLine, Writer
+from dp2ddp.trace.writer import FULL_BYTES, Collected, Keeper, StepLine, Writer
 
 _LARGE, _SELDOM = 4 << 20, 8  # bytes of an optimizer's state that is hashed every so many steps only
+# backward passes at which models are looked for: what a function made is gone when the script ends
+_LOOKS = {8**power for power in range(12)}
 _SMALL = 1 << 20  # elements; a larger buffer is a table that stays as it is
 
 
@@ -75,7 +76,7 @@ class Recorder:
         self._ordinals: set[int] = set()
         self._tables: dict[int, Table] = {}
         self._models = Models()
-        self._backwards, self._next_look = 0, 1
+        self._backwards = 0
         self._stepped: dict[int, int] = {}  # id of a parameter -> hash of what the last step left in it
         self._rank = rank
         self._called: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
@@ -202,24 +203,17 @@ class Recorder:
     @_of_the_record
     def _note_loss(self, tensors: Any) -> None:
         each = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
-        self._look_at_models()
+        self._backwards += 1
+        if self._backwards in _LOOKS:
+            self._models.look(living_roots())
         self._unclipped.gradients_change()
         self._unstepped.before_backward()
         self.add("losses", float(sum(map(sum_of, each))))
 
-    def _look_at_models(self) -> None:
-        """At the backward passes 1, 8, 64, ...: what a function made is gone when the script ends."""
-        self._backwards += 1
-        if self._backwards == self._next_look:
-            self._next_look *= 8
-            self._models.look(living_roots())
-
     def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> Any:
-        self._forget_gradients(optimizer)
         self._unchecked.update(unchecked_of_optimizer(optimizer))
         with_closure = _with_closure(args, kwargs, lambda: self.quietly(self._note_gradients, optimizer))
-        if with_closure is None:
-            self.quietly(self._note_gradients, optimizer)
+        self._begin_step(optimizer, with_closure is None)
         return with_closure
 
     def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -228,10 +222,11 @@ class Recorder:
             raise StepLimit(0)
 
     @_of_the_record
-    def _forget_gradients(self, optimizer: Any) -> None:
-        """Those of a step that ended with an error."""
+    def _begin_step(self, optimizer: Any, has_gradients: bool) -> None:
         if optimizer in self._optimizers:
-            self._optimizers[optimizer].pending = {}
+            self._optimizers[optimizer].pending = {}  # of a step that ended with an error
+        if has_gradients:
+            self._note_gradients(optimizer)
 
     def _note_gradients(self, optimizer: Any) -> None:
         known = self._know(optimizer)
@@ -309,8 +304,10 @@ class Recorder:
 
     def _write_end(self) -> None:
         buffers: dict[str, Any] = {}
-        self.quietly(self._read_buffers, buffers)
-        self.quietly(self._note_final)
+        named = named_tensors(self._tables.values())
+        self.quietly(lambda: buffers.update((name, as_array(tensor)) for name, tensor in named))
+        whole = self._rank == 0
+        self.quietly(lambda: self._writer.write_final(self._models.final(self._stepped, whole)))
         self.quietly(self._note_passes)
         unchecked = tuple(sorted(each.name for each in self._unchecked | set(unchecked_settings())))
         end = End(steps=self._steps, broken=self._broken, unchecked=unchecked, **self._events.take())
@@ -323,9 +320,6 @@ class Recorder:
             self._writer.write_broken_end(End(steps=self._steps, broken=self._broken))
         except Exception as again:
             print(f"dp2ddp: {self._broken}; nor could that be written: {again}", file=sys.stderr)
-
-    def _read_buffers(self, buffers: dict[str, Any]) -> None:
-        buffers.update((name, as_array(tensor)) for name, tensor in named_tensors(self._tables.values()))
 
     def _note_passes(self) -> None:
         """Write the backward passes of a script that took no step and left its weights alone."""
@@ -349,9 +343,6 @@ class Recorder:
             before = each.events
         events = events_between(before, self._events.peek())
         writer.write_end(End(steps=len(passes), broken=self._broken, **events))
-
-    def _note_final(self) -> None:
-        self._writer.write_final(self._models.final(self._stepped, whole=self._rank == 0))
 
 
 def _layouts(writer: Writer, vectors: dict[str, Vector]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from dp2ddp.report.surroundings import surroundings
 from dp2ddp.runtime.process.scratch import remove_folder, scratch_folder
 from dp2ddp.runtime.process.server import Server
 from dp2ddp.source.read_source import read_source
-from dp2ddp.trial.launches import try_with_launch
+from dp2ddp.trial.launches import run_with_advice
 from dp2ddp.trial.prepare import SEED
 from dp2ddp.trial.runs import environment
 from dp2ddp.trial.subject import Subject, subject_of
@@ -56,7 +56,7 @@ def verify(options: VerifyOptions) -> tuple[Report, RunError | None]:
             room = scratch / str(number)
             room.mkdir()
             try:
-                subject, verdict = try_with_launch(subject, number, server, room, here)
+                verdict = run_with_advice(subject, number, server, room, here)
                 verdicts.append(verdict)
                 if verdict.compared_nothing:
                     why = _LOST if verdict.lost else _NOTHING

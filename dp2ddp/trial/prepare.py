@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -35,11 +36,16 @@ class RunKind:
     again: int = 0  # how often it was ended before, and had to make room for others (rounds.py)
 
     @property
-    def name(self) -> str:
-        """What the run's folder is called."""
-        words = "-nudged" * self.nudged + "-aligned" * self.aligned + "-lockstep" * self.lockstep
-        words += "-repeated" * self.repeated + "-again" * self.again
-        return f"{self.mode}-{self.dtype}{words}"
+    def beside(self) -> str:
+        """What it is beside a run of its mode and precision, in words: ", moved by an ulp"."""
+        words = {
+            "moved by an ulp": self.nudged,
+            "random numbers aligned": self.aligned,
+            "in lockstep": self.lockstep,
+            "once more": self.repeated,
+            "again": self.again,
+        }
+        return "".join(f", {each}" * count for each, count in words.items())
 
 
 @dataclass(frozen=True)
@@ -86,7 +92,7 @@ def full_disk_is_said() -> Iterator[None]:
 def prepare(subject: Subject, kind: RunKind, world: int, scratch: Path) -> Prepared:
     """A scratch copy of everything that a run needs, with the conversion in it, and the stage that runs there."""
     mode, written = kind.mode, Path(subject.name).with_name(subject.version.name)
-    room = scratch / f"{kind.name}-{world}"
+    room = scratch / "-".join(re.findall(r"\w+", f"{mode} {kind.dtype}{kind.beside} {world}"))
     script = subject.script.resolve()
     converted = subject.port.resolve() if subject.port else script.with_name(subject.version.name)
     folders = [subject.folder.resolve(), *(path.parent for path in (script, converted))]
@@ -99,6 +105,7 @@ def prepare(subject: Subject, kind: RunKind, world: int, scratch: Path) -> Prepa
         name=str(subject.port or written) if mode == "ddp" else subject.name,
         module=_module_of(subject) if mode == "ddp" else subject.module,
         mode=mode,
+        beside=kind.beside,
         world=world,
         folder=str(copies.place(folders[0])),
         run_folder=str(room / "run"),
@@ -121,8 +128,7 @@ def prepare(subject: Subject, kind: RunKind, world: int, scratch: Path) -> Prepa
         own_hashes=mode == "ddp" and subject.own_hashes,
         capture=True,
         starts_ranks=mode == "ddp" and subject.version.starts_ranks,
-        variables=subject.variables if mode == "ddp" else (),
-        rank_in_arguments=mode == "ddp" and subject.has_own_arguments,
+        rank_in_arguments=mode == "ddp" and subject.options.converted_arguments is not None,
     )
     return Prepared(kind, stage, copies)
 

@@ -29,7 +29,7 @@ from dp2ddp.runtime.process.room import Room, count_kills, held_by, read_room
 from dp2ddp.runtime.process.run import Failure, Look, Run, Running, watch
 from dp2ddp.runtime.process.server import Server
 from dp2ddp.trial.prepare import Prepared, RunKind, originals_kept, prepare
-from dp2ddp.trial.runs import Listener, is_torchrun, last_words, name_of, raise_or_report, show, start
+from dp2ddp.trial.runs import Listener, is_torchrun, last_words, raise_or_report, show, start
 from dp2ddp.trial.subject import Subject
 from dp2ddp.words import size
 
@@ -188,7 +188,7 @@ class MemoryWatch:
             self.aside.add(each.stage.run_folder)
             each.kill()
         if ended:
-            names = " and ".join(name_of(each.stage) for each in ended)
+            names = " and ".join(each.stage.words for each in ended)
             self._progress.say(
                 f"{room_text(room)}, too little for all at once: {names} again behind the others"
             )
@@ -202,7 +202,7 @@ class MemoryWatch:
             if not self._may_wait:
                 raise self._error(run, memory_text(run, seen))
             self.aside.add(folder)
-            self._progress.say(f"{name_of(run.stage)} got no more memory beside the others: again, alone")
+            self._progress.say(f"{run.stage.words} got no more memory beside the others: again, alone")
         else:
             on_end(run)
 
@@ -224,6 +224,29 @@ class MemoryWatch:
     def _killed_since(self) -> int:
         """Processes that the kernel has ended for lack of memory since these runs began; 0 where it does not say."""
         return (count_kills() or 0) - (self._kills or 0)
+
+
+def run_at_once(
+    subject: Subject, prepared: Sequence[Prepared], server: Server, progress: Progress, may_wait: bool = True
+) -> tuple[list[Run], MemoryWatch]:
+    """Run all these; RunError if one fails, and was not set aside to run again (where there are several)."""
+    with originals_kept(prepared), ExitStack() as stack:
+        runnings = []
+        for each in prepared:
+            running = start(subject, each, server, stack)
+            stack.callback(running.kill)
+            runnings.append(running)
+        listener = Listener(runnings, lambda run: raise_or_report(run, progress, subject))
+        may_wait = may_wait and len(runnings) > 1
+        memory_watch = MemoryWatch(runnings, server, progress, may_wait=may_wait)
+
+        def on_look(looks: Sequence[Look]) -> None:
+            listener.on_look()
+            show(looks, progress)
+
+        runs = memory_watch.watch(subject.options.timeout, listener.on_end, on_look)
+        listener.report_all()
+    return runs, memory_watch
 
 
 @dataclass
@@ -255,7 +278,7 @@ class Rounds:
             self.progress.begin("copying the folder")
             prepared = [self._copied(kind) for _, kind in now]
             self.progress.begin("training")
-            runs, memory_watch = self._run_round(prepared, together)
+            runs, memory_watch = run_at_once(self.subject, prepared, self.server, self.progress, not together)
             for (place, kind), ready, run in zip(now, prepared, runs, strict=True):
                 folder = run.stage.run_folder
                 if folder in memory_watch.aside:
@@ -264,7 +287,7 @@ class Rounds:
                     waiting.append((place, replace(kind, again=kind.again + 1)))
                     self.in_turn = True
                 else:
-                    held = HeldMemory(name_of(run.stage), memory_watch.peaks.get(folder, 0))
+                    held = HeldMemory(run.stage.words, memory_watch.peaks.get(folder, 0))
                     self.memory = (*self.memory, held)
                     done[place] = ready, run
         self.progress.begin("comparing")
@@ -274,25 +297,6 @@ class Rounds:
         prepared = prepare(self.subject, kind, self.world, self.scratch)
         self.copies.callback(prepared.copies.close)
         return prepared
-
-    def _run_round(self, prepared: Sequence[Prepared], together: bool) -> tuple[list[Run], MemoryWatch]:
-        with originals_kept(prepared), ExitStack() as stack:
-            runnings = []
-            for each in prepared:
-                running = start(self.subject, each.stage, self.server, stack)
-                stack.callback(running.kill)
-                runnings.append(running)
-            listener = Listener(runnings, lambda run: raise_or_report(run, self.progress, self.subject))
-            may_wait = len(runnings) > 1 and not together
-            memory_watch = MemoryWatch(runnings, self.server, self.progress, may_wait=may_wait)
-
-            def on_look(looks: Sequence[Look]) -> None:
-                listener.on_look()
-                show(looks, self.progress)
-
-            runs = memory_watch.watch(self.subject.options.timeout, listener.on_end, on_look)
-            listener.report_all()
-        return runs, memory_watch
 
     def _count_at_once(self, kinds: Sequence[RunKind], together: bool) -> int:
         room = read_room()

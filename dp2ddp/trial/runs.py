@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from dp2ddp.comparison.causes.start_signatures import fault_of_original
@@ -19,9 +20,8 @@ from dp2ddp.runtime.process import launch_command
 from dp2ddp.runtime.process.run import Look, Process, Run, Running
 from dp2ddp.runtime.process.server import Server
 from dp2ddp.runtime.run_folder import read_heartbeats
-from dp2ddp.runtime.stage import Stage
 from dp2ddp.trial.outside import shared_files
-from dp2ddp.trial.prepare import RunKind
+from dp2ddp.trial.prepare import Prepared, RunKind
 from dp2ddp.trial.subject import HASHES, Subject, chosen_hashes
 from dp2ddp.words import counted, ranks_text
 
@@ -50,14 +50,8 @@ def show(looks: Sequence[Look], progress: Progress) -> None:
         stage = look.stage
         dropped = stage.warm_up if stage.timed or stage.counted else 0
         expected = None if stage.steps is None else stage.steps + dropped
-        states.append(RunState(name_of(stage), look.begun, look.ended, look.steps, expected, look.seconds))
+        states.append(RunState(stage.words, look.begun, look.ended, look.steps, expected, look.seconds))
     progress.look(states)
-
-
-def name_of(stage: Stage) -> str:
-    """What a run is called among those of its trial: "dp in float64, moved by an ulp"."""
-    again = ", moved by an ulp" * stage.nudged + ", random numbers aligned" * bool(stage.aligned)
-    return f"{stage.mode} in {stage.dtype}{again}" + ", in lockstep" * bool(stage.lockstep)
 
 
 class Listener:
@@ -114,7 +108,7 @@ def raise_or_report(run: Run, progress: Progress, subject: Subject | None = None
         if about:
             text = text.rstrip(".") + about
         raise RunError(text, failure_document(run, words, original, before))
-    progress.say(f"{counted(stage.world, 'device')}, {name_of(stage)}: {run.seconds:.1f} s")
+    progress.say(f"{counted(stage.world, 'device')}, {stage.words}: {run.seconds:.1f} s")
 
 
 def _original(subject: Subject) -> Original | None:
@@ -135,22 +129,21 @@ def _about_original(run: Run) -> str:
     return f". {fault.title} {fault.advice}" if fault else ". It is the original that fails, as it is"
 
 
-def start(subject: Subject, stage: Stage, server: Server, stack: ExitStack) -> Running:
-    """Start a run, the judged one as a user will."""
-    return start_alone(stage, environment(), stack) if is_torchrun(subject, stage) else server.start(stage)
-
-
-def start_alone(stage: Stage, variables: dict[str, str], stack: ExitStack) -> Process:
-    """In processes of its own, which import torch; what torchrun says is kept."""
+def start(subject: Subject, prepared: Prepared, server: Server, stack: ExitStack) -> Running:
+    """Start a run: the judged one, and one that is timed, as a user will, in processes that import torch."""
+    stage = prepared.stage
+    if not (stage.timed or is_torchrun(subject, prepared.kind)):
+        return server.start(stage)
     Path(stage.run_folder).mkdir(parents=True, exist_ok=True)
-    log = stack.enter_context((Path(stage.run_folder) / "agent.out").open("w"))
+    log = stack.enter_context((Path(stage.run_folder) / "agent.out").open("w"))  # what torchrun says
+    variables = users_environment() if stage.timed else environment()
     return Process(stage, variables, stdout=log, stderr=log)
 
 
-def is_torchrun(subject: Subject, run: Stage | RunKind) -> bool:
+def is_torchrun(subject: Subject, kind: RunKind) -> bool:
     """Whether a run is the judged one, and is started as a user will."""
-    kind = (run.mode, run.dtype, bool(run.aligned), bool(run.lockstep))
-    return subject.torchrun and kind == ("ddp", "float64", subject.options.aligned, False)
+    judged = RunKind("ddp", "float64", aligned=subject.options.aligned)
+    return subject.torchrun and replace(kind, again=0) == judged
 
 
 def last_words(run: Run) -> str:

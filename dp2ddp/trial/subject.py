@@ -64,8 +64,6 @@ class Subject:
     port: Path | None = None  # the user's own version, which runs where it lies
     # of a library that wraps by itself: what it does, and does otherwise on ranks
     hidden: tuple[str, ...] = ()
-    requested: tuple[str, ...] = ()  # arguments of another launcher, which the port asks for (launches.py)
-    variables: tuple[tuple[str, str], ...] = ()  # and variables
     changed_since: Path | None = None  # a converted script that lies there, and is another one
 
     @property
@@ -86,15 +84,10 @@ class Subject:
         )
 
     @property
-    def has_own_arguments(self) -> bool:
-        """Whether the DDP version gets others than the script."""
-        return self.options.converted_arguments is not None or bool(self.requested)
-
-    @property
     def arguments_of_converted(self) -> tuple[str, ...]:
-        """The arguments of the DDP version: its own, or else the script's; and what it asks for."""
+        """The arguments of the DDP version: its own, or else the script's."""
         given = self.options.converted_arguments
-        return (*(self.options.arguments if given is None else given), *self.requested)
+        return tuple(self.options.arguments if given is None else given)
 
     @property
     def convert(self) -> str:

@@ -14,7 +14,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -36,17 +36,16 @@ from dp2ddp.costs.figures import (
 )
 from dp2ddp.errors import RunError
 from dp2ddp.options import BenchOptions
-from dp2ddp.progress import SILENT, Progress, RunState
+from dp2ddp.progress import Progress, RunState
 from dp2ddp.report.comparison import Report, headline
 from dp2ddp.runtime.process.run import Run
 from dp2ddp.runtime.process.scratch import scratch_folder
 from dp2ddp.runtime.process.server import Server
-from dp2ddp.runtime.stage import Stage
 from dp2ddp.trial.all_trials import how_it_ended, surroundings_of
-from dp2ddp.trial.launches import try_with_launch
-from dp2ddp.trial.prepare import Prepared, RunKind, full_disk_is_said, originals_kept, prepare
-from dp2ddp.trial.rounds import MemoryWatch
-from dp2ddp.trial.runs import environment, raise_or_report, show, start_alone, users_environment
+from dp2ddp.trial.launches import run_with_advice
+from dp2ddp.trial.prepare import RunKind, full_disk_is_said, prepare
+from dp2ddp.trial.rounds import run_at_once
+from dp2ddp.trial.runs import environment
 from dp2ddp.trial.subject import Subject, subject_of
 from dp2ddp.trial.trial import MODES
 from dp2ddp.words import counted
@@ -69,11 +68,10 @@ def bench(options: BenchOptions) -> tuple[Benchmark, RunError | None]:
         failure = None
         for world in worlds:
             try:
-                subject, figures_of_world = bencher.measure(subject, world)
+                measured.append(bencher.measure(subject, world))
             except RunError as error:
                 failure = error
                 break
-            measured.append(figures_of_world)
     known = {**surroundings_of(subject)}
     if measured and not all(each.dp.virtual for each in measured):
         known["devices"] = "CUDA where times are measured, virtual where both versions are compared"
@@ -121,9 +119,9 @@ class _Bencher:
     progress: Progress
     _rooms: int = 0
 
-    def measure(self, subject: Subject, world: int) -> tuple[Subject, Measured]:
-        """The subject as it has to be started, which its first runs show, and what was found."""
-        subject, sameness = self._compare(subject, world)
+    def measure(self, subject: Subject, world: int) -> Measured:
+        """What was found on one number of devices."""
+        sameness = self._compare(subject, world)
         counts = {mode: self._count(subject, mode, world) for mode in MODES}
         rounds: dict[Mode, list[tuple[Timed, ...]]] = {"dp": [], "ddp": []}
         for number in range(self.options.rounds):
@@ -131,23 +129,23 @@ class _Bencher:
                 rounds[mode].append(self._time(subject, mode, world, number))
         dp, ddp = (figures(mode, world, rounds[mode], counts[mode]) for mode in MODES)
         ddp = with_rows_of(dp, ddp)
-        return subject, Measured(world, dp, ddp, sameness)
+        return Measured(world, dp, ddp, sameness)
 
     # ---- is it the same training?
 
-    def _compare(self, subject: Subject, world: int) -> tuple[Subject, Sameness]:
+    def _compare(self, subject: Subject, world: int) -> Sameness:
         steps = self.options.compared
         if not steps:
-            return subject, Sameness("not verified")
+            return Sameness("not verified")
         self.progress.begin(f"{counted(world, 'device')}: comparing {steps} steps of both")
         scratch = self.scratch / "compared"
-        launched, verdict = try_with_launch(subject, world, self.server, scratch, _Looks(self.progress))
+        verdict = run_with_advice(subject, world, self.server, scratch, _Looks(self.progress))
         shutil.rmtree(scratch, ignore_errors=True)
         if not verdict.float64.stepped or (verdict.codes[0] and not verdict.float64.steps):
             raise RunError(f"{subject.name}: {_NO_STEP}{how_it_ended(verdict)}")
         sameness = _sameness(subject, verdict)
         self.progress.say(f"{counted(world, 'device')}: {sameness.words}")
-        return launched, sameness
+        return sameness
 
     # ---- runs
 
@@ -192,25 +190,12 @@ class _Bencher:
             steps=steps,
             real=not self.options.virtual,
         )
-        run = self._run(subject, prepared, stage)
+        with closing(prepared.copies):
+            ready = replace(prepared, stage=stage)
+            (run,), _ = run_at_once(subject, [ready], self.server, _Looks(self.progress))
         measured = read(readings, stage.ranks, kind)
         self._check(run, room, [reading.steps for reading in measured])
         return run, measured
-
-    def _run(self, subject: Subject, prepared: Prepared, stage: Stage) -> Run:
-        with ExitStack() as stack:
-            stack.callback(prepared.copies.close)
-            stack.enter_context(originals_kept([prepared]))
-            alone = bool(stage.timed)
-            running = start_alone(stage, users_environment(), stack) if alone else self.server.start(stage)
-            stack.callback(running.kill)
-            memory_watch = MemoryWatch([running], self.server, SILENT, may_wait=False)
-            (run,) = memory_watch.watch(
-                self.options.timeout,
-                lambda run: raise_or_report(run, SILENT, subject),
-                lambda looks: show(looks, self.progress),
-            )
-        return run
 
     def _check(self, run: Run, room: Path, steps: Sequence[int]) -> None:
         """RunError where a rank left no reading, or took no step; then the copies go."""

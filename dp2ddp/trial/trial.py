@@ -111,7 +111,7 @@ def _aligned(rounds: Rounds) -> Aligned:
 
 
 def _in_lockstep(rounds: Rounds, pair: Pair) -> Pair:
-    """Both, each step from DataParallel's state (runtime/perturb/lockstep.py)."""
+    """Both, each step from DataParallel's state (runtime/perturb/steps.py)."""
     rounds.progress.say("rounding grows so far in this training that a fault could hide in it; in lockstep")
     kinds = [replace(each[0].kind, lockstep=True) for each in (pair.left, pair.right)]
     left, right, (_, nudged) = rounds.run(*kinds, replace(kinds[0], nudged=True), together=True)

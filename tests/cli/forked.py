@@ -16,7 +16,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dp2ddp.cli import main
-from dp2ddp.runtime.process import launch_command
 from dp2ddp.runtime.process.run import Process, Running
 from dp2ddp.runtime.process.server import Server
 from dp2ddp.runtime.stage import Stage
@@ -39,7 +38,7 @@ def forked(server: Server, folder: Path, *arguments: object) -> Result:
         fork_trials(patch, server)
         patch.setattr("dp2ddp.trial.runs.Process", timed)
         patch.setattr(
-            "dp2ddp.runtime.process.run.Process", lambda stage, given, **streams: Shown(server, stage, given)
+            "dp2ddp.runtime.process.run.Process", lambda stage, given, **streams: Shown(server, stage)
         )
         return CliRunner().invoke(main, [*map(str, arguments)], catch_exceptions=False)
 
@@ -59,11 +58,8 @@ def _without_torchrun(*arguments: Any) -> Subject:
 class Shown:
     """A run of `run`: forked, and what its ranks printed is shown when it is over."""
 
-    def __init__(self, server: Server, stage: Stage, environment: dict[str, str]) -> None:
-        settings = dict(environment.items() - launch_command.environment().items())
-        self._running = server.start(
-            replace(stage, capture=True, real=False, variables=tuple(settings.items()))
-        )
+    def __init__(self, server: Server, stage: Stage) -> None:
+        self._running = server.start(replace(stage, capture=True, real=False))
         self._shown = False
         self.stage, self.started = self._running.stage, self._running.started
 

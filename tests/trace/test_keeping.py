@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dp2ddp.trace.keeping import HEAD, Keeper
+from dp2ddp.trace.writer import HEAD, Keeper
 
 
 def test_the_first_steps_are_kept_and_then_ever_fewer() -> None:

@@ -51,9 +51,9 @@ def test_copies_of_a_number_of_devices_go_when_it_is_judged_and_processes_end_be
     def trial(subject: Any, number: int, server: Any, scratch: Path, progress: Any) -> Any:
         seen.append(sorted(str(path.relative_to(stage.scratch)) for path in stage.scratch.rglob("*.pt")))
         (scratch / f"copy{number}.pt").touch()
-        return subject, SimpleNamespace(compared_nothing=False)
+        return SimpleNamespace(compared_nothing=False)
 
-    monkeypatch.setattr(all_trials, "try_with_launch", trial)
+    monkeypatch.setattr(all_trials, "run_with_advice", trial)
     monkeypatch.setattr(all_trials, "report_on", lambda *given: given)
     all_trials.verify(VerifyOptions(script=Path("train.py"), devices=(2, 3)))
     assert seen == [[], []]

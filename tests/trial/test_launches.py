@@ -1,4 +1,4 @@
-"""Ports that are told their rank by an argument or by another launcher's variables: found out, said, and tried."""
+"""Ports that are told their rank by an argument or by another launcher's variables: found out, and said."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dp2ddp.errors import RunError
 from dp2ddp.options import VerifyOptions
 from dp2ddp.runtime.process.server import Server
 from dp2ddp.trial import launches
-from dp2ddp.trial.launches import find_launch, try_with_launch
+from dp2ddp.trial.launches import advice, run_with_advice
 from dp2ddp.trial.subject import Subject, Version, subject_of
 from tests.cli.scripts import script
 from tests.heard import Heard
@@ -93,10 +93,6 @@ if __name__ == "__main__":
 """
 CALL = "\nmain(args.local_rank, torch.cuda.device_count())\n"
 PORTS = {
-    "required": (
-        HEAD + 'parser.add_argument("--local_rank", type=int, required=True)' + JOIN + LOOP + CALL,
-        '--converted-arguments "--local_rank {local_rank}"',
-    ),
     "alone without it": (
         HEAD
         + 'parser.add_argument("--local-rank", type=int, default=-1)'
@@ -105,95 +101,91 @@ PORTS = {
         ).replace("    dist.", "        dist.")
         + LOOP
         + CALL,
-        '--converted-arguments "--local-rank {local_rank}"',
+        "--local-rank {local_rank}",
     ),
     "imagenet": (
         HEAD + IMAGENET + LOOP + STARTS,
         "--multiprocessing-distributed --world-size 1 --rank 0 --dist-url tcp://127.0.0.1:23456",
     ),
-    "slurm": (HEAD + SLURM + LOOP + "\nmain()\n", "the variables of SLURM"),
 }
 
 
-def tried(folder: Path, server: Server, monkeypatch: pytest.MonkeyPatch, port: str, heard: Heard) -> Verdict:
+def tried(
+    folder: Path, server: Server, monkeypatch: pytest.MonkeyPatch, port: str, arguments: str | None = None
+) -> Verdict:
     monkeypatch.chdir(folder)
     script(folder, TRAIN)
     script(folder, port, "port.py")
-    subject = subject_of(VerifyOptions(script=Path("train.py"), converted=Path("port.py"), timeout=20))
-    scratch = folder.parent / f"{folder.name}-scratch"
+    given = None if arguments is None else arguments.split()
+    options = VerifyOptions(
+        script=Path("train.py"), converted=Path("port.py"), timeout=20, converted_arguments=given
+    )
+    scratch = folder.parent / f"{folder.name}-scratch{len(given or ())}"
     scratch.mkdir()
-    subject = replace(subject, torchrun=False, float32=False)
-    return try_with_launch(subject, 2, server, scratch, heard)[1]
+    subject = replace(subject_of(options), torchrun=False, float32=False)
+    return run_with_advice(subject, 2, server, scratch, Heard())
 
 
 @pytest.mark.torchrun
 @pytest.mark.parametrize("port", PORTS)
-def test_a_port_is_started_as_it_asks(
+def test_what_a_port_asks_for_that_trains_alone_or_fails_is_said_and_serves(
     tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch, port: str
 ) -> None:
-    text, words = PORTS[port]
-    heard = Heard()
-    verdict = tried(tmp_path, server, monkeypatch, text, heard)
+    text, arguments = PORTS[port]
+    try:
+        told = tried(tmp_path, server, monkeypatch, text).remarks[0]
+        assert told.startswith("its ranks never meet in a process group: each trains by itself: it asks for ")
+    except RunError as failed:
+        told = str(failed).splitlines()[-1]
+    assert "torchrun sets RANK, LOCAL_RANK, WORLD_SIZE" in told
+    assert told.endswith(f'to verify it with them: --converted-arguments "{arguments}"')
+    verdict = tried(tmp_path, server, monkeypatch, text, arguments)
     assert verdict.same, verdict.float64.first
     assert verdict.met
-    assert words in verdict.remarks[0]
-    assert "torchrun sets RANK, LOCAL_RANK, WORLD_SIZE" in verdict.remarks[0]
-    assert any("once more with" in line for line in heard.lines)
 
 
 @pytest.mark.torchrun
-def test_what_fails_in_both_ways_is_told_with_what_it_asks_for(
+def test_so_is_what_one_asks_for_that_fails(
     tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = PORTS["slurm"][0].replace("    for step in", "    raise OSError('no disk')\n    for step in")
-    with pytest.raises(RunError, match="it asks for SLURM_PROCID.*; torchrun sets RANK") as failed:
-        tried(tmp_path, server, monkeypatch, text, Heard())
-    assert "with the variables of SLURM: port.py: failed" in str(failed.value)
-    assert str(failed.value).endswith("OSError: no disk")
-
-
-@pytest.mark.torchrun
-def test_a_port_that_ends_itself_in_both_ways_is_told_so_in_a_note(
-    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text = PORTS["required"][0].replace("    for step in", "    raise OSError('no disk')\n    for step in")
-    verdict = tried(tmp_path, server, monkeypatch, text, Heard())
-    assert not verdict.same
-    assert any("it asks for --local_rank" in each and "no disk" in each for each in verdict.remarks)
+    with pytest.raises(RunError, match="port.py: failed") as failed:
+        tried(tmp_path, server, monkeypatch, HEAD + SLURM + LOOP + "\nmain()\n")
+    first, *_, last = str(failed.value).splitlines()
+    assert "SLURM_PROCID" in first
+    assert last.startswith("  it asks for SLURM_NTASKS, SLURM_PROCID; torchrun sets RANK")
 
 
 @pytest.mark.parametrize(
     ("text", "given", "starts", "arguments"),
     [
-        ('p.add_argument("--local_rank")', (), False, ("--local_rank", "{local_rank}")),
+        ('p.add_argument("--local_rank")', (), False, "--local_rank {local_rank}"),
         ('p.add_argument("--local_rank")', ("--local_rank=0",), False, None),
         ('p.add_argument("--local_rank")', ("--local-rank", "0"), False, None),
         ('p.add_argument("-r", "--rank")\np.add_argument("--world_size")', (), False,
-         ("--rank", "{rank}", "--world_size", "{world}")),
-        ('p.add_argument("--local_world_size", type=int)', (), False, ("--local_world_size", "{world}")),
-        ('p.add_argument("--distributed", action="store_true")', (), False, ("--distributed",)),
+         "--rank {rank} --world_size {world}"),
+        ('p.add_argument("--local_world_size", type=int)', (), False, "--local_world_size {world}"),
+        ('p.add_argument("--distributed", action="store_true")', (), False, "--distributed"),
+        ('p.add_argument("--distributed", action="store_true")', ("--lr", "0.5"), False, "--distributed"),
         ('p.add_argument("--distributed", type=int)', (), False, None),
-        ('p.add_argument("--gpus", type=int)', (), True, ("--gpus", "{world}")),
+        ('p.add_argument("--gpus", type=int)', (), True, "--gpus {world}"),
         ('p.add_argument("--gpus", type=int)', (), False, None),
         ('p.add_argument("--world-size", type=int)', (), True, None),
         ("os.environ['LOCAL_RANK']", (), False, None),
     ],
 )  # fmt: skip
-def test_what_a_port_asks_for(
-    text: str, given: tuple[str, ...], starts: bool, arguments: tuple[str, ...] | None
-) -> None:
-    found = find_launch([ast.parse(text)], given, starts)
-    assert (found.arguments if found else None) == arguments
+def test_what_a_port_asks_for(text: str, given: tuple[str, ...], starts: bool, arguments: str | None) -> None:
+    told = advice([ast.parse(text)], given, starts).partition("--converted-arguments ")[2]
+    assert told == (f'"{" ".join([*given, arguments])}"' if arguments else "")
 
 
 def test_open_mpis_variables() -> None:
-    found = find_launch([ast.parse("rank = int(os.environ['OMPI_COMM_WORLD_RANK'])")], (), False)
-    assert dict(found.variables)["OMPI_COMM_WORLD_SIZE"] == "{world}"
+    told = advice([ast.parse("rank = int(os.environ['OMPI_COMM_WORLD_RANK'])")], (), False)
+    assert told.startswith("it asks for OMPI_COMM_WORLD_RANK; torchrun sets RANK")
 
 
-@pytest.mark.parametrize(("kind", "starts"), [("crash", 2), ("hang", 2), ("memory", 1)])
-def test_another_start_is_tried_where_it_may_help(
-    kind: str, starts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("kind", "helps"), [("crash", True), ("hang", True), ("memory", False)])
+def test_another_start_is_named_where_it_may_help(
+    kind: str, helps: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     port = tmp_path / "port.py"
     port.write_text(
@@ -207,13 +199,11 @@ def test_another_start_is_tried_where_it_may_help(
         tmp_path,
         port=port,
     )
-    tries: list[str] = []
 
-    def fails(subject: Subject, *_: object) -> Verdict:
-        tries.append(subject.version.launch)
+    def fails(*given: object) -> Verdict:
         raise RunError("no", {"mode": "ddp", "kind": kind})
 
     monkeypatch.setattr(launches, "run_trial", fails)
-    with pytest.raises(RunError):
-        try_with_launch(subject, 2, cast("Server", None), tmp_path, Heard())
-    assert len(tries) == starts
+    with pytest.raises(RunError) as failed:
+        run_with_advice(subject, 2, cast("Server", None), tmp_path, Heard())
+    assert ("--local_rank {local_rank}" in str(failed.value)) is helps

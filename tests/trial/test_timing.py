@@ -62,7 +62,7 @@ def test_what_an_original_says_that_lacks_an_argument_is_told(
     verdict = same()
     none = replace(verdict.float64, steps=0, rank_steps=(0, 0))
     ended = replace(verdict, float64=none, codes=(2, 2), last_words=("train.py: error: no --data",))
-    monkeypatch.setattr("dp2ddp.trial.timing.try_with_launch", lambda subject, *others: (subject, ended))
+    monkeypatch.setattr("dp2ddp.trial.timing.run_with_advice", lambda *given: ended)
     bencher = _Bencher(BenchOptions("train.py"), cast(Server, None), tmp_path, SILENT)
     with pytest.raises(
         RunError, match="takes no optimizer step.*ends with exit code 2: train.py: error: no --data"

@@ -23,7 +23,7 @@ _PACKAGE = f"{Path(__file__).parents[2]}/"  # the recorder's frames, too, where 
 _EVERY_LINE = range(sys.maxsize)
 _HOOK_FILES = """
     taps runtime/process/writes runtime/hang/stacks runtime/virtual_cuda/virtual_files
-    runtime/virtual_cuda/function_mode runtime/perturb/unseeded runtime/perturb/sample_streams
+    runtime/virtual_cuda/function_mode runtime/perturb/seeds
 """
 _HOOKS = tuple(f"{_PACKAGE}{name}.py" for name in _HOOK_FILES.split())
 _FOREIGN = ("/site-packages/", "/dist-packages/", "/lib/python", "<frozen")

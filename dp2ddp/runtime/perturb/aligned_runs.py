@@ -38,7 +38,7 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, RandomSampler
 from torch.utils.data import dataloader as loaders
 
-from dp2ddp.runtime.perturb.sample_streams import Epochs, plain_index
+from dp2ddp.runtime.perturb.seeds import Epochs, plain_index
 from dp2ddp.runtime.run_folder import write_whole
 from dp2ddp.taps import Taps
 from dp2ddp.trace import aligned_orders as orders

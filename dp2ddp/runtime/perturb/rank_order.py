@@ -43,21 +43,16 @@ def ordered_sum(tensor: torch.Tensor, group: Any) -> torch.Tensor:
         return total
 
 
-def _depends_on_order(tensor: Any, op: Any, group: Any) -> bool:
-    """Sums of floating point numbers; those of integers are the same in any order."""
-    adds = op in (dist.ReduceOp.SUM, dist.ReduceOp.AVG)
-    return adds and not tensor.is_sparse and tensor.is_floating_point() and _group(group) is not None
-
-
-def _group(group: Any) -> Any:
-    """None for a group that this rank is not in."""
-    process_group = dist.distributed_c10d._get_default_group() if group is None else group
-    return None if process_group is dist.GroupMember.NON_GROUP_MEMBER else process_group
-
-
-def _summed(tensor: torch.Tensor, op: Any, group: Any) -> torch.Tensor:
-    total = ordered_sum(tensor, _group(group))
-    return total.div_(_group(group).size()) if op == dist.ReduceOp.AVG else total
+def _sum_of_ranks(tensor: Any, op: Any, group: Any) -> torch.Tensor | None:
+    """In order; None where that is no matter (integers, maxima), or where this rank is not in the group."""
+    members = dist.distributed_c10d._get_default_group() if group is None else group
+    adds = (
+        op in (dist.ReduceOp.SUM, dist.ReduceOp.AVG) and not tensor.is_sparse and tensor.is_floating_point()
+    )
+    if not adds or members is dist.GroupMember.NON_GROUP_MEMBER:
+        return None
+    total = ordered_sum(tensor, members)
+    return total.div_(members.size()) if op == dist.ReduceOp.AVG else total
 
 
 def _write(tensor: torch.Tensor, total: torch.Tensor) -> None:
@@ -68,18 +63,20 @@ def _write(tensor: torch.Tensor, total: torch.Tensor) -> None:
 def _all_reduce(
     original: Function, tensor: Any, op: Any = SUM, group: Any = None, async_op: bool = False
 ) -> Any:
-    if not _depends_on_order(tensor, op, group):
+    total = _sum_of_ranks(tensor, op, group)
+    if total is None:
         return original(tensor, op=op, group=group, async_op=async_op)
-    _write(tensor, _summed(tensor, op, group))
+    _write(tensor, total)
     return done([tensor]) if async_op else None
 
 
 def _reduce(
     original: Function, tensor: Any, dst: Any = None, op: Any = SUM, group: Any = None, **more: Any
 ) -> Any:
-    if dst is None or more.keys() - {"async_op"} or not _depends_on_order(tensor, op, group):
+    known = dst is not None and not more.keys() - {"async_op"}
+    total = _sum_of_ranks(tensor, op, group) if known else None
+    if total is None:
         return original(tensor, dst, op=op, group=group, **more)
-    total = _summed(tensor, op, group)
     if dist.get_rank() == dst:
         _write(tensor, total)
     return done([tensor]) if more.get("async_op") else None

@@ -19,6 +19,7 @@ import fcntl
 import gc
 import importlib.util
 import io
+import multiprocessing.context
 import os
 import signal
 import struct
@@ -26,15 +27,16 @@ import termios
 import time
 from collections.abc import Callable, Iterable, Iterator
 from importlib.machinery import SourceFileLoader
+from multiprocessing.util import Finalize
 from pathlib import Path
 from types import ModuleType, TracebackType
+from typing import Any
 
 from dp2ddp.copies.namespace import enter
 from dp2ddp.runtime.hang.stacks import Ending
 from dp2ddp.runtime.process.abrupt_exits import ExitReporter, follow_exits
 from dp2ddp.runtime.process.meeting import meet_in_run_folder
 from dp2ddp.runtime.process.overlay import Overlay
-from dp2ddp.runtime.process.spawned_ranks import observe_ranks
 from dp2ddp.runtime.process.writes import Writes
 from dp2ddp.runtime.processes import children_die_with_us, die_with_parent, end_before_others
 from dp2ddp.runtime.run_folder import (
@@ -46,6 +48,7 @@ from dp2ddp.runtime.run_folder import (
     write_status,
 )
 from dp2ddp.runtime.stage import Stage
+from dp2ddp.taps import Taps
 
 # seconds that a rank which failed stays at most, until the others have been asked where they stand
 _LAST_LOOK = 5.0
@@ -87,7 +90,6 @@ def run_stage(stage: Stage, rank: int) -> int:
     _say_begun(run_folder, label)
     children_die_with_us()
     os.chdir(stage.folder)
-    os.environ.update((name, stage.filled_in(value, rank)) for name, value in stage.variables)
     look_in_copies(stage.moved)
     if stage.capture:
         end_before_others()
@@ -102,7 +104,7 @@ def run_stage(stage: Stage, rank: int) -> int:
     virtual = equipment.is_virtual(stage)  # virtual ones look like real ones, once they are there
     heartbeat = Heartbeat(run_folder, rank)
     # before whatever ends a run at a step
-    equipment.count_steps(heartbeat, one_optimizer=bool(stage.timed or stage.counted))
+    equipment.count_steps(heartbeat, stage)
     equipment.set_stage(stage, rank, writes)
     finish = equipment.no_record if stage.starts_ranks else equipment.follow_rank(stage, rank, virtual)
     equipment.beat_on_progress(heartbeat)
@@ -116,19 +118,15 @@ def run_stage(stage: Stage, rank: int) -> int:
     if stage.mode == "ddp":
         meet_in_run_folder(run_folder / RENDEZVOUS)
     if stage.starts_ranks:
-        observe_ranks(lambda rank: _become_rank(stage, rank, heartbeat, writes, exits, virtual), stage.seed)
+        _observe_ranks(lambda rank: _become_rank(stage, rank, heartbeat, writes, exits, virtual), stage.seed)
     heartbeat.beat()  # the script begins
     end = Ending()
     try:
         with end_of_script(end):
-            run_as_main(stage.script, stage.name, _arguments(stage, rank), stage.module, overlay)
+            run_as_main(stage.script, stage.name, stage.arguments_of(rank), stage.module, overlay)
     finally:
         exits.report(end)
     return end.code
-
-
-def _arguments(stage: Stage, rank: int) -> tuple[str, ...]:
-    return tuple(stage.filled_in(each, rank) if stage.rank_in_arguments else each for each in stage.arguments)
 
 
 def _say_end(stage: Stage, rank: int, end: Ending, heartbeat: Heartbeat) -> None:
@@ -139,10 +137,68 @@ def _say_end(stage: Stage, rank: int, end: Ending, heartbeat: Heartbeat) -> None
         wait_for_stack_request(run_folder, _LAST_LOOK)
 
 
+# ---- ranks that a script starts itself, with torch.multiprocessing: each is a rank from its init_process_group on
+#
+# The script is started once. Its processes are forked, whatever method it asks for: a spawned one would begin without
+# virtual devices. One that calls init_process_group says which rank it is; from then on it has that rank's output,
+# note, heartbeat and record. What a process does before belongs to nobody, and is printed as rank 0.
+
+
+def _observe_ranks(become: Callable[[int], None], seed: int | None) -> None:
+    """In the process that starts the ranks, before the script; `become` is called with a rank in its process."""
+    import torch.distributed as dist
+
+    _fork_always()
+    _seed_children(os.getpid(), seed)
+    ranks: set[int] = set()  # of this process: a script may leave its group and join another
+
+    def joined(*args: Any, **kwargs: Any) -> None:
+        if not ranks:
+            ranks.add(dist.get_rank())
+            become(dist.get_rank())
+
+    Taps().after("init_process_group", joined, dist.distributed_c10d, dist)
+
+
+def _fork_always() -> None:
+    """`spawn` and `forkserver` mean `fork`."""
+    contexts: Any = multiprocessing.context
+    fork = contexts._concrete_contexts["fork"]
+    contexts._concrete_contexts.update(spawn=fork, forkserver=fork)
+    contexts._default_context._default_context = fork  # forkserver since Python 3.14
+
+
+def _seed_children(launcher: int, seed: int | None) -> None:
+    """Processes begin apart, as in real life; a worker of a rank's loader is none of them."""
+    from dp2ddp.runtime.perturb.seeds import seed_all
+
+    count = 0
+
+    def counted() -> None:
+        nonlocal count
+        count += 1
+
+    def begin_apart() -> None:
+        if seed is not None and os.getppid() == launcher:
+            seed_all(seed + count)
+
+    os.register_at_fork(after_in_parent=counted, after_in_child=begin_apart)
+
+
+def _how_it_ends(error: BaseException | None) -> Ending:
+    if error is None:
+        return Ending()
+    if isinstance(error, SystemExit):
+        code = error.code if isinstance(error.code, int) else int(error.code is not None)
+        # torch's spawn writes the traceback to a file and exits with 1 (torch/multiprocessing/spawn.py)
+        return Ending.by(error.__context__, code) if code and error.__context__ else Ending(code)
+    return Ending.by(error, 1)
+
+
 def _become_rank(
     stage: Stage, rank: int, heartbeat: Heartbeat, writes: Writes, exits: ExitReporter, virtual: bool
-) -> Callable[[Ending], None]:
-    """This process turned out to be a rank; returns what ends it."""
+) -> None:
+    """This process turned out to be a rank."""
     from dp2ddp.runtime.process import equipment
 
     die_with_parent()
@@ -160,7 +216,12 @@ def _become_rank(
         _say_end(stage, rank, end, heartbeat)
 
     exits.take_over(end_rank)
-    return exits.report
+    # multiprocessing ends its processes without atexit; the exception that ends one is on its way then
+    if multiprocessing.parent_process() is not None:
+        Finalize(None, lambda: exits.report(_how_it_ends(sys.exc_info()[1])), exitpriority=100)
+
+
+# ---- the script
 
 
 def look_in_copies(moved: Iterable[tuple[str, str]]) -> None:

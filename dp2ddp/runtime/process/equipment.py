@@ -16,25 +16,21 @@ from torch.optim import optimizer as optimizers
 from torch.utils.data import dataloader
 
 from dp2ddp.copies.fence import fence
-from dp2ddp.costs.clock import Clock
+from dp2ddp.costs.clock import Clock, FirstOptimizer, Meter
 from dp2ddp.costs.counter import Counter
-from dp2ddp.costs.steps import FirstOptimizer, Meter
 from dp2ddp.runtime.hang.collectives import CallRing, observe_collectives
-from dp2ddp.runtime.observe.decisions import observe_decisions
-from dp2ddp.runtime.observe.forward_rows import count_rows, observe_forwards
-from dp2ddp.runtime.observe.loader_batches import observe_batches
-from dp2ddp.runtime.perturb import aligned_runs, lockstep
-from dp2ddp.runtime.perturb.nudge import install_nudge
+from dp2ddp.runtime.observe import count_rows, observe_batches, observe_decisions, observe_forwards
+from dp2ddp.runtime.perturb import aligned_runs
 from dp2ddp.runtime.perturb.rank_order import add_in_rank_order
-from dp2ddp.runtime.perturb.sample_streams import install_sample_streams
-from dp2ddp.runtime.perturb.unseeded import seed_all, seed_the_unseeded
+from dp2ddp.runtime.perturb.seeds import install_sample_streams, seed_all, seed_the_unseeded
+from dp2ddp.runtime.perturb.steps import change_steps
 from dp2ddp.runtime.process.meeting import have_own_ports
 from dp2ddp.runtime.process.writes import Writes, guard, rename_across_layers
 from dp2ddp.runtime.run_folder import Heartbeat
 from dp2ddp.runtime.stage import Stage
 from dp2ddp.runtime.virtual_cuda import virtual_devices
 from dp2ddp.runtime.virtual_cuda.function_mode import VirtualDevices
-from dp2ddp.runtime.virtual_cuda.places import HOST, place_of
+from dp2ddp.runtime.virtual_cuda.places import HOST, PLACE
 from dp2ddp.runtime.virtual_cuda.virtual_data_parallel import ReplicaDraws
 from dp2ddp.taps import Taps, when_imported
 from dp2ddp.trace.recorder import Recorder
@@ -47,7 +43,8 @@ def is_virtual(stage: Stage) -> bool:
 
 def set_stage(stage: Stage, rank: int, writes: Writes) -> None:
     """Install what the stage asks for in this process; the script's code is not touched."""
-    let_their_steps_be_seen()
+    # whoever has hooks for every step of torch's optimizers hears of fastai's own, too
+    when_imported("fastai.optimizer", lambda module: Taps().around("step", _telling, module.Optimizer))
     if stage.mode == "ddp" and stage.trace and stage.dtype == "float64":
         # outputs of a short test, too, stay in parts, as the large ones of a training do (templates/parts.py)
         when_imported("ddp_helpers", lambda helpers: vars(helpers).update(LARGE=0))
@@ -97,22 +94,12 @@ def _topmost_without(kept: Sequence[Path], place: Path) -> Path:
 def _start_recorder(stage: Stage, rank: int, folder: Path) -> Recorder:
     recorder = Recorder(folder, rank=rank, last_step=stage.steps)
     recorder.start()
-    _change_steps(stage, rank)
+    change_steps(stage, rank)
     observe_forwards(recorder, aligned_runs.Streams().begin if stage.aligned else None)
     observe_batches(recorder)
     observe_decisions(recorder)
     ReplicaDraws.observers.append(recorder.saw_host_draws)
     return recorder
-
-
-def _change_steps(stage: Stage, rank: int) -> None:
-    """What happens behind each step, once it is recorded: a state is taken over, and moved by an ulp."""
-    if stage.lockstep and stage.mode == "dp" and not stage.nudged:
-        lockstep.lead(Path(stage.lockstep), followers=stage.world + 1)
-    elif stage.lockstep:
-        lockstep.follow(Path(stage.lockstep), f"{stage.mode}{rank}")
-    if stage.nudged:
-        install_nudge(Taps())
 
 
 def follow_rank(stage: Stage, rank: int, virtual: bool) -> Callable[[], None]:
@@ -131,51 +118,39 @@ def follow_rank(stage: Stage, rank: int, virtual: bool) -> Callable[[], None]:
 
 
 def _start_meter(stage: Stage, rank: int, virtual: bool) -> Meter | None:
-    meter: Meter | None = None
+    if not (stage.timed or stage.counted):
+        return None
+    meter: Meter
     steps = stage.steps or 1
     if stage.timed:
         meter = Clock(Path(stage.timed), rank, stage.warm_up, steps, virtual)
-    elif stage.counted:
-        where = _place_on_virtual if virtual else None
-        meter = counter = Counter(Path(stage.counted), rank, stage.warm_up, steps, stage.world, where)
-        if virtual:
-            _show_calls(counter)
-    if meter:
-        count_rows(meter.saw_rows)
+    else:
+        # a tensor without a mark is none of a device's
+        where = (lambda tensor: getattr(tensor, PLACE, HOST)) if virtual else None
+        meter = counter = Counter(Path(str(stage.counted)), rank, stage.warm_up, steps, stage.world, where)
+
+        def show(original: Any, mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            """Each function that virtual devices answer, also within the functions of a tensor's own class."""
+            return counter.called(args, lambda: original(mode, func, types, args, kwargs))
+
+        Taps().around("__torch_function__", show, VirtualDevices)
+    count_rows(meter.saw_rows)
     return meter
-
-
-def _place_on_virtual(tensor: torch.Tensor) -> int:
-    """A tensor without a mark is none of a device's."""
-    place = place_of(tensor)
-    return HOST if place is None else place
-
-
-def _show_calls(counter: Counter) -> None:
-    """Each function that virtual devices answer, also within the functions of a tensor's own class."""
-
-    def show(original: Any, mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return counter.called(args, lambda: original(mode, func, types, args, kwargs))
-
-    Taps().around("__torch_function__", show, VirtualDevices)
 
 
 def no_record() -> None:
     """What is done at the end of a process that nobody records: nothing."""
 
 
-def count_steps(heartbeat: Heartbeat, one_optimizer: bool) -> None:
-    """Count optimizer steps from now on, which are progress.
-
-    one_optimizer: the steps of the one that steps first, as a run that is measured counts them (costs/steps.py).
-    """
+def count_steps(heartbeat: Heartbeat, stage: Stage) -> None:
+    """Count optimizer steps from now on, which are progress; of a run that is measured as costs/clock.py does."""
     first = FirstOptimizer()
 
     def step(optimizer: Any, *ignored: object) -> None:
-        if first.is_it(optimizer) or not one_optimizer:
-            heartbeat.step()
-        else:
+        if (stage.timed or stage.counted) and not first.is_it(optimizer):
             heartbeat.beat()
+        else:
+            heartbeat.step()
 
     optimizers.register_optimizer_step_post_hook(step)
 
@@ -184,11 +159,6 @@ def beat_on_progress(heartbeat: Heartbeat) -> None:
     """A backward, and a batch from a loader, are progress as well."""
     for owner, name in ((torch.autograd, "backward"), (dataloader._BaseDataLoaderIter, "__next__")):
         Taps().before(name, lambda *args, **kwargs: heartbeat.beat(), owner)
-
-
-def let_their_steps_be_seen() -> None:
-    """Whoever has hooks for every step of torch's optimizers hears of fastai's own, too."""
-    when_imported("fastai.optimizer", lambda module: Taps().around("step", _telling, module.Optimizer))
 
 
 def _telling(step: Callable[..., Any], optimizer: Any, *args: Any, **kwargs: Any) -> Any:

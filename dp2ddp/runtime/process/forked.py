@@ -70,7 +70,6 @@ def _end_quickly(code: int) -> None:
 def _serve(answers: Any) -> Work | None:
     """Returns the work in a child, and None in the server at the end."""
     children: _Children = {}
-    _answer(answers, {"ready": True})
     for request in _requests(children, answers):
         for label, work in _works(request):
             work_here = _fork(children, label, work, answers)

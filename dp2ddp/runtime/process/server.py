@@ -105,8 +105,7 @@ class Server:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             answer = json.loads(line)
-            if "key" in answer:
-                self._requests[answer["key"]].take(answer)
+            self._requests[answer["key"]].take(answer)
 
 
 class _Request:

@@ -12,13 +12,12 @@ from typing import Any
 
 import torch
 
-from dp2ddp.runtime.virtual_cuda.function_mode import Args, Handlers, Keywords, VirtualDevices, answers
+from dp2ddp.runtime.virtual_cuda.function_mode import Args, Keywords, VirtualDevices, answers
 from dp2ddp.runtime.virtual_cuda.places import Machine, common_place, is_on_device, put, tensors_in
 from dp2ddp.runtime.virtual_cuda.tensor_methods import LEGACY_DTYPES, dtype_called
 from dp2ddp.taps import Taps
 
 # Any throughout: what functions of torch are called with.
-HANDLERS: Handlers = {}
 
 
 class LegacyType(type):
@@ -85,7 +84,7 @@ def _variable(cls: type, *args: Any, **kwargs: Any) -> torch.Tensor:
 _EMPTY = (torch.empty, torch.empty_like, torch.empty_strided, torch.empty_permuted)
 
 
-@answers(HANDLERS, *_EMPTY, torch.Tensor.new_empty, torch.Tensor.new_empty_strided)
+@answers(*_EMPTY, torch.Tensor.new_empty, torch.Tensor.new_empty_strided)
 def _empty(mode: VirtualDevices, func: Any, args: Args, kwargs: Keywords) -> Any:
     return _zeroed(mode.run(func, args, kwargs))
 

@@ -10,16 +10,15 @@ from typing import Any
 
 import torch
 
-from dp2ddp.runtime.virtual_cuda.function_mode import Args, Handlers, Keywords, VirtualDevices, answers
+from dp2ddp.runtime.virtual_cuda.function_mode import Args, Keywords, VirtualDevices, answers
 from dp2ddp.runtime.virtual_cuda.places import is_on_device, place_of, put
 from dp2ddp.taps import Function
 
 Tensor = torch.Tensor
 Pair = tuple[Tensor, Tensor]
-HANDLERS: Handlers = {}
 
 
-@answers(HANDLERS, torch.histc, torch.Tensor.histc)
+@answers(torch.histc, torch.Tensor.histc)
 def _histc(mode: VirtualDevices, func: Any, args: Args, kwargs: Keywords) -> Any:
     """The count of segmentation scripts, of whole numbers (aten/src/ATen/native/cuda/SummaryOps.cu)."""
     given, rest = (args[0], args[1:]) if args else (kwargs["input"], ())
@@ -88,7 +87,7 @@ _KERNELS: dict[Function, Function] = {
 }
 
 
-@answers(HANDLERS, *_KERNELS)
+@answers(*_KERNELS)
 def _of_sync_batch_norm(mode: VirtualDevices, func: Any, args: Args, kwargs: Keywords) -> Any:
     return put(_KERNELS[func](*args, **kwargs), place_of(args[0]))
 

@@ -30,7 +30,11 @@ def install_distributed(taps: Taps, machine: Machine) -> None:
     both = dist.distributed_c10d, dist
     for position, name in enumerate(("init_process_group", "new_group")):
         taps.around(name, partial(_without_nccl, nccl, 2 * position), *both)
-    taps.around("barrier", _without_device_ids, *both)
+    taps.around(
+        "barrier",
+        lambda barrier, group=None, async_op=False, device_ids=None: barrier(group, async_op),
+        *both,
+    )
     taps.around("all_reduce", _averaging, *both)
     nccl.install(taps)
     taps.around("is_nccl_available", lambda original: True, *both)
@@ -68,12 +72,6 @@ def _without_nccl(nccl: Nccl, position: int, original: Any, *args: Any, **kwargs
 def _backend(requested: Any) -> Any:
     """gloo instead of NCCL, of nothing (which means NCCL for CUDA), and of "cpu:gloo,cuda:nccl"."""
     return "gloo" if requested is None or "nccl" in str(requested).lower() else requested
-
-
-def _without_device_ids(
-    original: Any, group: Any = None, async_op: bool = False, device_ids: Any = None
-) -> Any:
-    return original(group=group, async_op=async_op)
 
 
 def _averaging(

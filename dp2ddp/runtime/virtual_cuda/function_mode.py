@@ -80,17 +80,17 @@ Args = tuple[Any, ...]
 Keywords = dict[str, Any]
 Handler = Callable[[Any, Function, Args, Keywords], Any]
 """Answers in the place of a function: called with the mode, the function, and what that is called with."""
-Handlers = dict[Function, Handler]
+_HANDLERS: dict[Function, Handler] = {}
 
 _Tensor = torch.Tensor
 _NO_KEYWORDS: Keywords = {}
 
 
-def answers(handlers: Handlers, *functions: Function) -> Callable[[Handler], Handler]:
+def answers(*functions: Function) -> Callable[[Handler], Handler]:
     """The handler that this decorates answers for these functions."""
 
     def add(handler: Handler) -> Handler:
-        handlers.update(dict.fromkeys(functions, handler))
+        _HANDLERS.update(dict.fromkeys(functions, handler))
         return handler
 
     return add
@@ -99,7 +99,7 @@ def answers(handlers: Handlers, *functions: Function) -> Callable[[Handler], Han
 class VirtualDevices(TorchFunctionMode):
     """Entered in every thread of the process (taps.in_all_threads): the stack of modes is per thread."""
 
-    def __init__(self, machine: Machine, streams: RandomStreams, taps: Taps, handlers: Handlers) -> None:
+    def __init__(self, machine: Machine, streams: RandomStreams, taps: Taps) -> None:
         """`taps`: what was replaced beside it."""
         super().__init__()
         self.machine, self.streams, self.taps = machine, streams, taps
@@ -107,7 +107,7 @@ class VirtualDevices(TorchFunctionMode):
         self._drawing = drawing_functions()
         # torch's own list of functions that make a tensor of no tensor: without `device=`, on the default device
         self._factories = frozenset(torch.utils._device._device_constructors())
-        self._handlers = {**dict.fromkeys(placeless_functions(), _as_it_is), **handlers}
+        self._handlers = {**dict.fromkeys(placeless_functions(), _as_it_is), **_HANDLERS}
 
     def __torch_function__(
         self, func: Function, types: Any, args: Args = (), kwargs: Keywords | None = None

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from dp2ddp.runtime.virtual_cuda.function_mode import Args, Handlers, Keywords, VirtualDevices, answers
+from dp2ddp.runtime.virtual_cuda.function_mode import Args, Keywords, VirtualDevices, answers
 from dp2ddp.runtime.virtual_cuda.places import (
     HOST,
     PINNED,
@@ -22,7 +22,6 @@ from dp2ddp.runtime.virtual_cuda.places import (
 # Any throughout: handlers get the arguments of a torch function as they were given.
 _Tensor = torch.Tensor
 _properties: Any = torch.Tensor  # the stub says what a property gives
-HANDLERS: Handlers = {}
 
 
 # ---- what a tensor says
@@ -33,29 +32,22 @@ def _place(mode: VirtualDevices, tensor: torch.Tensor) -> int:
     return mode.machine.place_of_unknown if known is None else known
 
 
-@answers(HANDLERS, _properties.device.__get__)
+@answers(_properties.device.__get__)
 def _device(mode: VirtualDevices, func: Any, args: Args, kwargs: Keywords) -> torch.device:
     where = _place(mode, args[0])
     # the real one on the CPU side: it may be meta
     return torch.device("cuda", where) if where >= 0 else func(*args)
 
 
-@answers(HANDLERS, _properties.is_cuda.__get__)
-def _is_cuda(mode: VirtualDevices, func: Any, args: Args, kwargs: Keywords) -> bool:
-    return _place(mode, args[0]) >= 0
+answers(_properties.is_cuda.__get__)(lambda mode, func, args, kwargs: _place(mode, args[0]) >= 0)
+answers(_properties.is_cpu.__get__)(
+    lambda mode, func, args, kwargs: _place(mode, args[0]) < 0 and func(*args)
+)
+answers(_Tensor.get_device)(lambda mode, func, args, kwargs: getattr(args[0], PLACE, HOST))  # torch's -1, too
+answers(_Tensor.is_pinned)(lambda mode, func, args, kwargs: getattr(args[0], PINNED, False))
 
 
-@answers(HANDLERS, _properties.is_cpu.__get__)
-def _is_cpu(mode: VirtualDevices, func: Any, args: Args, kwargs: Keywords) -> bool:
-    return _place(mode, args[0]) < 0 and bool(func(*args))
-
-
-@answers(HANDLERS, _Tensor.get_device)
-def _get_device(mode: VirtualDevices, func: Any, args: Args, kwargs: Keywords) -> int:
-    return getattr(args[0], PLACE, HOST)  # torch's -1, too
-
-
-@answers(HANDLERS, torch.device)
+@answers(torch.device)
 def _device_of_number(mode: VirtualDevices, func: Any, args: Args, kwargs: Keywords) -> torch.device:
     """torch.device(0): a wheel without CUDA cannot tell which accelerator 0 is."""
     if len(args) == 1 and isinstance(args[0], int):
@@ -64,26 +56,21 @@ def _device_of_number(mode: VirtualDevices, func: Any, args: Args, kwargs: Keywo
     return made
 
 
-@answers(HANDLERS, _properties.grad.__get__)
+@answers(_properties.grad.__get__)
 def _get_grad(mode: VirtualDevices, func: Any, args: Args, kwargs: Keywords) -> torch.Tensor | None:
     """The engine makes gradients without a mark; a gradient is where its tensor is."""
     grad: torch.Tensor | None = func(*args)
     return None if grad is None else put(grad, place_of(args[0]))
 
 
-@answers(HANDLERS, _properties.data.__set__)
+@answers(_properties.data.__set__)
 def _set_data(mode: VirtualDevices, func: Any, args: Args, kwargs: Keywords) -> None:
     func(*args)
     tensor, value = args
     put(tensor, place_of(value))
 
 
-@answers(HANDLERS, _Tensor.is_pinned)
-def _is_pinned(mode: VirtualDevices, func: Any, args: Args, kwargs: Keywords) -> bool:
-    return getattr(args[0], PINNED, False)
-
-
-@answers(HANDLERS, _Tensor.pin_memory)
+@answers(_Tensor.pin_memory)
 def _pin_memory(mode: VirtualDevices, func: Any, args: Args, kwargs: Keywords) -> torch.Tensor:
     """A copy, as in torch, so that writing to it does not reach the original."""
     tensor: torch.Tensor = args[0]
@@ -96,7 +83,7 @@ def _pin_memory(mode: VirtualDevices, func: Any, args: Args, kwargs: Keywords) -
     return pinned
 
 
-@answers(HANDLERS, _Tensor.numpy, _Tensor.__array__)
+@answers(_Tensor.numpy, _Tensor.__array__)
 def _to_numpy(mode: VirtualDevices, func: Any, args: Args, kwargs: Keywords) -> Any:
     if is_on_device(args[0]) and not kwargs.get("force", False):
         # torch/csrc/utils/tensor_numpy.cpp
@@ -110,14 +97,14 @@ def _to_numpy(mode: VirtualDevices, func: Any, args: Args, kwargs: Keywords) -> 
 # Python functions whose body must see the places too; while a mode answers it is off.
 
 
-@answers(HANDLERS, _Tensor.__repr__)
+@answers(_Tensor.__repr__)
 def _show(mode: VirtualDevices, func: Any, args: Args, kwargs: Keywords) -> str:
     with mode:
         text: str = torch._tensor_str._str(*args, **kwargs)  # type: ignore[no-untyped-call]
         return text
 
 
-@answers(HANDLERS, _Tensor.__format__)
+@answers(_Tensor.__format__)
 def _write(mode: VirtualDevices, func: Any, args: Args, kwargs: Keywords) -> str:
     tensor, specification = args
     if tensor.dim() == 0 and type(tensor) is _Tensor:  # a number, as in Tensor.__format__
@@ -129,7 +116,7 @@ def _write(mode: VirtualDevices, func: Any, args: Args, kwargs: Keywords) -> str
 # ---- what is made of several tensors
 
 
-@answers(HANDLERS, torch._VF._pack_padded_sequence, torch._VF._pad_packed_sequence)
+@answers(torch._VF._pack_padded_sequence, torch._VF._pad_packed_sequence)
 def _pack_padded_sequence(mode: VirtualDevices, func: Any, args: Args, kwargs: Keywords) -> Any:
     """The data stay where they were; lengths and batch sizes are always on the CPU (PackPadSequence.cpp)."""
     data, lengths = func(*args, **kwargs)
@@ -142,7 +129,7 @@ _OF_PARTS = (
 )  # fmt: skip
 
 
-@answers(HANDLERS, *_OF_PARTS)
+@answers(*_OF_PARTS)
 def _made_of_parts(mode: VirtualDevices, func: Any, args: Args, kwargs: Keywords) -> Any:
     """Without `device=`, a sparse tensor is where its parts are (torch/csrc/utils/tensor_new.cpp)."""
     place = common_place(tensors_in(args) + tensors_in(kwargs.values()))
@@ -154,7 +141,7 @@ def _made_of_parts(mode: VirtualDevices, func: Any, args: Args, kwargs: Keywords
 _FOREACH = (getattr(torch, name) for name in dir(torch) if name.startswith("_foreach_"))
 
 
-@answers(HANDLERS, *_FOREACH, torch.atleast_1d, torch.atleast_2d, torch.atleast_3d, torch.broadcast_tensors)
+@answers(*_FOREACH, torch.atleast_1d, torch.atleast_2d, torch.atleast_3d, torch.broadcast_tensors)
 def _one_by_one(mode: VirtualDevices, func: Any, args: Args, kwargs: Keywords) -> Any:
     """Functions of a list of tensors that may be apart: each result is where its tensor is."""
     results = func(*args, **kwargs)
@@ -179,7 +166,7 @@ def move(tensor: _Tensor, place: int | None, dtype: Any = None, copy: bool = Fal
     return put(moved, have if place is None else place)
 
 
-@answers(HANDLERS, _Tensor.to)
+@answers(_Tensor.to)
 def _to(mode: VirtualDevices, func: Any, args: Args, kwargs: Keywords) -> torch.Tensor:
     tensor, target = args[0], args[1:]
     other = target[0] if target else kwargs.get("other", kwargs.get("tensor"))
@@ -199,19 +186,19 @@ def _to(mode: VirtualDevices, func: Any, args: Args, kwargs: Keywords) -> torch.
     return move(tensor, place, dtype, bool(kwargs.get("copy", False) or any(by_position)), **more)
 
 
-@answers(HANDLERS, _Tensor.cuda)
+@answers(_Tensor.cuda)
 def _cuda(mode: VirtualDevices, func: Any, args: Args, kwargs: Keywords) -> torch.Tensor:
     device = args[1] if len(args) > 1 else kwargs.get("device")
     more = {name: value for name, value in kwargs.items() if name == "memory_format"}
     return move(args[0], mode.machine.index(device), **more)
 
 
-@answers(HANDLERS, _Tensor.cpu)
+@answers(_Tensor.cpu)
 def _cpu(mode: VirtualDevices, func: Any, args: Args, kwargs: Keywords) -> torch.Tensor:
     return move(args[0], HOST, **kwargs)
 
 
-@answers(HANDLERS, _Tensor.type)
+@answers(_Tensor.type)
 def _type(mode: VirtualDevices, func: Any, args: Args, kwargs: Keywords) -> Any:
     """Tensor.type(): its name; Tensor.type(dtype): cast; Tensor.type("torch.cuda.FloatTensor"): cast and move."""
     target: Any = args[1] if len(args) > 1 else kwargs.get("dtype")
@@ -229,13 +216,13 @@ def _type(mode: VirtualDevices, func: Any, args: Args, kwargs: Keywords) -> Any:
     return move(args[0], place, dtype_called(name) if isinstance(target, str) else target.dtype)
 
 
-@answers(HANDLERS, _Tensor.type_as)
+@answers(_Tensor.type_as)
 def _type_as(mode: VirtualDevices, func: Any, args: Args, kwargs: Keywords) -> torch.Tensor:
     other = args[1] if len(args) > 1 else kwargs["other"]
     return move(args[0], place_of(other), other.dtype)
 
 
-@answers(HANDLERS, torch._C._nn._parse_to)
+@answers(torch._C._nn._parse_to)
 def _parse_to(mode: VirtualDevices, func: Any, args: Args, kwargs: Keywords) -> Any:
     """nn.Module.to(0): a wheel without CUDA cannot tell which accelerator 0 is."""
     if args and isinstance(args[0], int) and not isinstance(args[0], bool):
@@ -243,7 +230,7 @@ def _parse_to(mode: VirtualDevices, func: Any, args: Args, kwargs: Keywords) -> 
     return func(*args, **kwargs)
 
 
-@answers(HANDLERS, torch.as_tensor, torch.asarray)
+@answers(torch.as_tensor, torch.asarray)
 def _as_tensor(mode: VirtualDevices, func: Any, args: Args, kwargs: Keywords) -> torch.Tensor:
     """torch.as_tensor: an alias on the CPU, a copy on a device."""
     data = args[0] if args else kwargs.get("data", kwargs.get("obj"))
@@ -256,7 +243,7 @@ def _as_tensor(mode: VirtualDevices, func: Any, args: Args, kwargs: Keywords) ->
     return move(data, place, dtype, bool(kwargs.get("copy")))
 
 
-@answers(HANDLERS, torch.tensor)
+@answers(torch.tensor)
 def _tensor(mode: VirtualDevices, func: Any, args: Args, kwargs: Keywords) -> torch.Tensor:
     """torch.tensor(data): on data's device if it is a tensor. No look into long lists of numbers."""
     place, cpu = mode.requested_place(func, kwargs)

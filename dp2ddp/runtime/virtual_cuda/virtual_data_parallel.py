@@ -18,8 +18,7 @@ from typing import Any, ClassVar
 
 import torch
 import torch.nn.parallel.parallel_apply
-from torch._utils import _get_device_index
-from torch._utils import _handle_complex as _real_view
+from torch._utils import _get_device_index, _handle_complex
 from torch.nn.parallel import _functions, comm
 
 from dp2ddp.runtime.virtual_cuda.places import HOST, Machine, device_at, place_of, put
@@ -39,10 +38,13 @@ def install_data_parallel(taps: Taps, machine: Machine) -> None:
     # reduce_add and reduce_add_coalesced stay torch's own: without NCCL they add g0 + g1 + ... (comm.py:109).
     taps.set(APPLY, "threading", SimpleNamespace(Thread=ThreadInTurn, Lock=threading.Lock))
     taps.set(_functions, "_streams", None)  # its list of copy streams has the length of the machine before
-    let_replicas_draw_apart(taps)
+    # Any: modules and their arguments
+    taps.around("parallel_apply", _drawing_apart, APPLY, _WRAPPER, torch.nn.parallel)
 
 
 # ---- copies between devices
+
+_as_real: Callable[[torch.Tensor], torch.Tensor] = _handle_complex
 
 
 def broadcast(tensor: torch.Tensor, devices: Sequence[Any]) -> list[torch.Tensor]:
@@ -58,11 +60,6 @@ def broadcast_coalesced(
     if any(place_of(tensor) != devices[0] for tensor in tensors):
         raise RuntimeError(f"All tensors must be on devices[0]: {devices[0]}")
     return [list(tensors)] + [[copy_to(tensor, device) for tensor in tensors] for device in devices[1:]]
-
-
-def _as_real(tensor: torch.Tensor) -> torch.Tensor:
-    view: torch.Tensor = _real_view(tensor)  # type: ignore[no-untyped-call]
-    return view
 
 
 def copy_to(tensor: torch.Tensor, device: int) -> torch.Tensor:
@@ -160,11 +157,6 @@ _WAITING = (threading.__file__, queue.__file__, multiprocessing.synchronize.__fi
 
 APPLY = sys.modules["torch.nn.parallel.parallel_apply"]  # torch.nn.parallel has a function of that name
 _WRAPPER = sys.modules["torch.nn.parallel.data_parallel"]
-
-
-def let_replicas_draw_apart(taps: Taps) -> None:
-    """DataParallel, data_parallel and parallel_apply run their replicas so. Any: modules and their arguments."""
-    taps.around("parallel_apply", _drawing_apart, APPLY, _WRAPPER, torch.nn.parallel)
 
 
 def _drawing_apart(apply: Callable[..., Any], modules: Sequence[Any], *args: Any, **kwargs: Any) -> Any:

@@ -8,10 +8,8 @@ from typing import Any
 import torch
 
 from dp2ddp.runtime.virtual_cuda import (
-    autograd_places,
     constructors,
-    cuda_kernels,
-    tensor_methods,
+    cuda_kernels,  # noqa: F401  it answers for functions, as others do
     unseen,
     virtual_files,
 )
@@ -24,8 +22,6 @@ from dp2ddp.runtime.virtual_cuda.random_streams import RandomStreams
 from dp2ddp.runtime.virtual_cuda.virtual_data_parallel import install_data_parallel
 from dp2ddp.taps import Taps, in_all_threads
 
-_ANSWERING = (tensor_methods, cuda_kernels, constructors, autograd_places, unseen, virtual_files)
-
 
 def install(count: int, dtype: str = "float32") -> VirtualDevices:
     """Make this process believe that it has `count` CUDA devices, until it ends or, in this thread, `taps.undo()`.
@@ -35,9 +31,7 @@ def install(count: int, dtype: str = "float32") -> VirtualDevices:
     if dtype not in ("float32", "float64"):
         raise ValueError(f"a stage is float32 or float64, not {dtype}")
     machine, taps, streams = Machine(count), Taps(), RandomStreams(count)
-    handlers = {function: handler for room in _ANSWERING for function, handler in room.HANDLERS.items()}
-    mode = VirtualDevices(machine, streams, taps, handlers)
-    autograd_places.follow_autograd(taps, mode)
+    mode = VirtualDevices(machine, streams, taps)
     virtual_files.follow_files(taps, machine)
     install_cuda_api(taps, machine, streams)
     map_autocast_to_cpu(taps)

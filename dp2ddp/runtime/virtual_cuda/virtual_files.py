@@ -16,7 +16,7 @@ import torch
 import torch._utils
 import torch.serialization
 
-from dp2ddp.runtime.virtual_cuda.function_mode import Args, Handlers, Keywords, VirtualDevices, answers
+from dp2ddp.runtime.virtual_cuda.function_mode import Args, Keywords, VirtualDevices, answers
 from dp2ddp.runtime.virtual_cuda.places import PINNED, PLACE, Machine, place_of, put
 from dp2ddp.taps import Taps
 
@@ -24,7 +24,6 @@ RECORD = "dp2ddp_places"
 # A tensor of a file that does not tell where it was, loaded without a map_location, goes with every place.
 UNKNOWN = -2
 # Any throughout: torch's internal functions and classes of storages, which differ between versions.
-HANDLERS: Handlers = {}
 
 
 class _SavedPlaces(threading.local):
@@ -139,7 +138,7 @@ def _put_where_storage_is(tensor: torch.Tensor, storage: Any, *args: Any) -> Non
         put(tensor, place)
 
 
-@answers(HANDLERS, torch.Tensor.set_)
+@answers(torch.Tensor.set_)
 def _set(mode: VirtualDevices, func: Any, args: Args, kwargs: Keywords) -> torch.Tensor:
     tensor: torch.Tensor = func(*args, **kwargs)
     return put(tensor, place_of(args[1]) if len(args) > 1 else None)

@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, Subset
 from torch.utils.data._utils.fetch import _MapDatasetFetcher
 
-from dp2ddp.runtime.perturb.sample_streams import DREW, install_sample_streams
+from dp2ddp.runtime.perturb.seeds import DREW, install_sample_streams
 
 Numbers = dict[int, tuple[float, float, float]]
 

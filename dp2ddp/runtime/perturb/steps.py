@@ -1,28 +1,39 @@
-"""Lockstep: after each optimizer step a run takes over parameters, optimizer state and buffers of another run.
+"""What happens behind each step, once it is recorded: a state is taken over (lockstep), and moved by an ulp.
 
-So each step begins from the same numbers, and is judged by itself: what rounding did in the steps before cannot hide
-what goes wrong in this one. The leader (DataParallel) writes a snapshot behind each step; followers (the ranks, and
-DataParallel an ulp away) wait for it. The leader is never more than a few steps ahead, and clears up behind them.
+Lockstep: after each optimizer step a run takes over parameters, optimizer state and buffers of another run. So each
+step begins from the same numbers, and is judged by itself: what rounding did in the steps before cannot hide what goes
+wrong in this one. The leader (DataParallel) writes a snapshot behind each step; followers (the ranks, and DataParallel
+an ulp away) wait for it. The leader is never more than a few steps ahead, and clears up behind them.
 
 In the folder: step-NNNNNNN.safetensors; NAME.at, one byte for each step that a follower has taken over; NAME.pid, the
 process of a run: when it has ended, in whatever way, nobody waits for it.
+
+A run whose parameters are moved by one ulp, again and again, shows what rounding alone makes of a training. A right
+port computes the same sums in another order, so each of its steps ends about an ulp away. This does that to
+DataParallel itself. Parameters are moved and not inputs: an input may be a mask, an index in floating point or stand
+exactly at a threshold, where an ulp changes what is computed; parameters are numbers of no special value. They are
+multiplied by 1 + ulp or 1 - ulp, so zeros stay zeros (pruned weights, fresh biases).
 """
 
 from __future__ import annotations
 
 import math
 import os
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 from torch.optim import optimizer as optimizers
 
 from dp2ddp.runtime.processes import has_ended
 from dp2ddp.runtime.run_folder import write_whole
+from dp2ddp.runtime.stage import Stage
+from dp2ddp.taps import Taps
 from dp2ddp.trace.tensor_names import KnownOptimizer, living_roots, parameters_of
 from dp2ddp.trace.tensors import as_kind_of, as_real
 
@@ -30,18 +41,19 @@ AHEAD = 3  # snapshots on the disk
 LEADER = "leader"
 _LOOK = 0.001  # seconds between two looks
 _ALIVE = 0.1  # seconds between two looks whether a process is there, which take a tenth of a millisecond
+_SEED = 1  # of the directions; the script's own streams are left alone
 
 
-def lead(folder: Path, followers: int) -> None:
-    """Leave a snapshot behind each step, for so many followers."""
-    run = _Run(folder, LEADER)
-    optimizers.register_optimizer_step_post_hook(lambda optimizer, *_: run.leave(optimizer, followers))
-
-
-def follow(folder: Path, name: str) -> None:
-    """Take over the leader's state behind each step."""
-    run = _Run(folder, name)
-    optimizers.register_optimizer_step_post_hook(lambda optimizer, *_: run.take_over(optimizer))
+def change_steps(stage: Stage, rank: int) -> None:
+    """Install what the stage asks for; behind the recorder, which is told of each step first."""
+    if stage.lockstep and stage.mode == "dp" and not stage.nudged:
+        run, followers = _Run(Path(stage.lockstep), LEADER), stage.world + 1
+        optimizers.register_optimizer_step_post_hook(lambda optimizer, *_: run.leave(optimizer, followers))
+    elif stage.lockstep:
+        follower = _Run(Path(stage.lockstep), f"{stage.mode}{rank}")
+        optimizers.register_optimizer_step_post_hook(lambda optimizer, *_: follower.take_over(optimizer))
+    if stage.nudged:
+        install_nudge(Taps())
 
 
 class _Run:
@@ -120,3 +132,54 @@ class _Run:
 def _wait(done: Callable[[], bool]) -> None:
     while not done():
         time.sleep(_LOOK)
+
+
+# ---- an ulp away
+
+# where the function is held: in torch.nn.parallel some of these names are functions
+_REPLICATE = [sys.modules[f"torch.nn.parallel{name}"] for name in (".replicate", ".data_parallel", "")]
+
+
+def install_nudge(taps: Taps) -> None:
+    """Move the parameters of a model before it is replicated, or run on one device, for the first time, and each
+    optimizer's after each step."""
+    nudge = _Nudge()
+    taps.before(
+        "forward", lambda wrapper, *inputs, **kwargs: nudge.move_new(wrapper.module), torch.nn.DataParallel
+    )
+    taps.before("replicate", lambda network, *devices, **kwargs: nudge.move_new(network), *_REPLICATE)
+    handle = optimizers.register_optimizer_step_post_hook(
+        lambda optimizer, args, kwargs: nudge.move(_stepped(optimizer))
+    )
+    taps.on_undo(handle.remove)
+
+
+def _stepped(optimizer: Any) -> list[torch.Tensor]:
+    """A parameter without a gradient was not computed anew, and cannot have been rounded."""
+    parameters = (parameter for group in optimizer.param_groups for parameter in group["params"])
+    return [parameter for parameter in parameters if parameter.grad is not None]
+
+
+class _Nudge:
+    """The parameters that were moved once at least, and a direction for each of their elements."""
+
+    def __init__(self) -> None:
+        self._moved: set[int] = set()
+        self._directions = np.random.Generator(np.random.PCG64(_SEED))
+
+    def move_new(self, model: torch.nn.Module) -> None:
+        self.move(each for each in model.parameters() if id(each) not in self._moved)
+
+    def move(self, parameters: Iterable[torch.Tensor]) -> None:
+        with torch.no_grad(), torch._C.DisableTorchFunction():
+            for parameter in parameters:
+                if parameter.requires_grad:  # a float, or complex: then both parts
+                    self._moved.add(id(parameter))
+                    self._move(as_real(parameter.data))
+
+    def _move(self, values: torch.Tensor) -> None:
+        """By one ulp, or by two where that rounds so; up or down, by chance but the same in every run."""
+        count = values.numel()
+        bits = np.unpackbits(np.frombuffer(self._directions.bytes((count + 7) // 8), np.uint8))[:count]
+        signs = torch.tensor(bits, dtype=values.dtype).mul_(2).sub_(1)
+        values.mul_(signs.mul_(torch.finfo(values.dtype).eps).add_(1).reshape(values.shape))

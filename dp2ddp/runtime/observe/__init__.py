@@ -1,1 +1,0 @@
-"""What is followed of a run beside its tensors: batches, rows, decisions."""
