@@ -8,7 +8,9 @@ from dp2ddp.codemod.looks.wrapper import IN_TURNS
 from dp2ddp.codemod.model.modules import Call
 from dp2ddp.codemod.model.nodes import NAMED_FUNCTIONS, inside, last_name, values_of
 from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, corrected
+from dp2ddp.review.ddp_script import Wrap
 from dp2ddp.review.made import Made, data_of
+from dp2ddp.review.own_file import Mention, unmoved
 from dp2ddp.review.rules.samplers import seedings
 
 JOINING = [
@@ -57,22 +59,49 @@ def _filled_by_rows(script: DDPScript) -> Iterator[ast.AST]:
     for call in script.module.calls:
         match call.node:
             case ast.Call(func=ast.Attribute(value=hooked, attr=method), args=[hook]) if method in HOOKS:
-                wrap = script.wrap_of_part(hooked)
+                wrap = script.wrap_of_part(hooked) or _wrap_below(script, hooked)
                 is_part = wrap is not None and hooked not in wrap.mentions
                 if wrap and is_part and wrap.helper not in TAKE_TURNS and _fills(script, hook):
                     yield call.node
 
 
+def _wrap_below(script: DDPScript, hooked: ast.expr) -> Wrap | None:
+    """The wrapper that a model, of which something is a part, is certain to get further down."""
+    wholes = [each for each in script.flow.wholes(hooked) if isinstance(each, (ast.Name, ast.Attribute))]
+    for wrap in script.whole_batch_wraps:
+        model = unmoved(wrap.model)
+        same = (
+            each for each in wholes if model and script.file.variable(each) == script.file.variable(model)
+        )
+        if any(isinstance(model, Mention) and script.flow.is_same(each, model) for each in same):
+            return wrap
+    return None
+
+
 def _fills(script: DDPScript, hook: ast.expr) -> bool:
-    """`keep.append(output)`, `keep[name] = output`, of what the hook did not make itself."""
-    found = hook if isinstance(hook, ast.Lambda) else script.file.definition(hook)
-    if found is None or not isinstance(found, (ast.Lambda, *NAMED_FUNCTIONS)):
+    """`keep.append(output)`, `keep[name] = output`, `self.kept = output`, of what the hook did not make itself."""
+    functions = [each for _, each in script.module.program.functions_given(script.module, hook)]
+    return bool(functions) and all(_fills_outside(script, each) for each in functions)
+
+
+def _fills_outside(script: DDPScript, function: ast.AST) -> bool:
+    if not isinstance(function, (ast.Lambda, *NAMED_FUNCTIONS)):
         return False
-    called = (each.func for each in inside(found, ast.Call) if isinstance(each.func, ast.Attribute))
+    is_method = isinstance(script.module.parents[function], ast.ClassDef)
+    owner = [each.arg for each in function.args.args[:1] if is_method]
+    called = (each.func for each in inside(function, ast.Call) if isinstance(each.func, ast.Attribute))
+    holders = inside(function, ast.Subscript, ast.Attribute)
     filled = [each.value for each in called if each.attr in FILLS]
-    filled += [each.value for each in inside(found, ast.Subscript) if isinstance(each.ctx, ast.Store)]
-    names = (each for each in filled if isinstance(each, ast.Name))
-    return any(script.file.variable(each)[0] is not found for each in names)
+    filled += [each.value for each in holders if isinstance(each.ctx, ast.Store)]
+    names = filter(None, map(_first_name, filled))
+    return any(each.id in owner or script.file.variable(each)[0] is not function for each in names)
+
+
+def _first_name(node: ast.expr) -> ast.Name | None:
+    """`self` of `self.kept["fc"]`."""
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        node = node.value
+    return node if isinstance(node, ast.Name) else None
 
 
 # What finds it, what is said, and what to do

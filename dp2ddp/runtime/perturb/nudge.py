@@ -8,6 +8,7 @@ multiplied by 1 + ulp or 1 - ulp, so zeros stay zeros (pruned weights, fresh bia
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -18,13 +19,19 @@ from torch.optim import optimizer as optimizers
 from dp2ddp.taps import Taps
 from dp2ddp.trace.tensors import as_real
 
+# where the function is held: in torch.nn.parallel some of these names are functions
+_REPLICATE = [sys.modules[f"torch.nn.parallel{name}"] for name in (".replicate", ".data_parallel", "")]
 _SEED = 1  # of the directions; the script's own streams are left alone
 
 
 def install_nudge(taps: Taps) -> None:
-    """Move the parameters of a wrapped model before its first forward, and each optimizer's after each step."""
+    """Move the parameters of a model before it is replicated, or run on one device, for the first time, and each
+    optimizer's after each step."""
     nudge = _Nudge()
-    taps.before("forward", nudge.move_new, torch.nn.DataParallel)
+    taps.before(
+        "forward", lambda wrapper, *inputs, **kwargs: nudge.move_new(wrapper.module), torch.nn.DataParallel
+    )
+    taps.before("replicate", lambda network, *devices, **kwargs: nudge.move_new(network), *_REPLICATE)
     handle = optimizers.register_optimizer_step_post_hook(
         lambda optimizer, args, kwargs: nudge.move(_stepped(optimizer))
     )
@@ -44,8 +51,8 @@ class _Nudge:
         self._moved: set[int] = set()
         self._directions = np.random.Generator(np.random.PCG64(_SEED))
 
-    def move_new(self, wrapper: Any, /, *inputs: Any, **kwargs: Any) -> None:
-        self.move(each for each in wrapper.module.parameters() if id(each) not in self._moved)
+    def move_new(self, model: torch.nn.Module) -> None:
+        self.move(each for each in model.parameters() if id(each) not in self._moved)
 
     def move(self, parameters: Iterable[torch.Tensor]) -> None:
         with torch.no_grad(), torch._C.DisableTorchFunction():

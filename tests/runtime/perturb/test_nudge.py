@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -26,6 +26,11 @@ def made() -> nn.Linear:
     model.register_parameter("frozen", nn.Parameter(torch.ones(2), requires_grad=False))
     nn.init.zeros_(model.bias)
     return model
+
+
+def by_hand(model: nn.Module) -> object:
+    """As scripts replicate that have no DataParallel: `replicate`, `scatter`, `parallel_apply`."""
+    return nn.parallel.replicate(model, [])
 
 
 def ulps_apart(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
@@ -52,9 +57,11 @@ def test_parameters_move_before_the_first_forward_and_after_each_step(nudged: No
     assert torch.equal(state, torch.get_rng_state())
 
 
-def test_zeros_and_what_is_not_trained_stay(nudged: None) -> None:
+@pytest.mark.parametrize("run", [lambda model: nn.DataParallel(model)(torch.ones(2, 40).double()), by_hand])
+def test_zeros_and_what_is_not_trained_stay(nudged: None, run: Callable[[nn.Module], object]) -> None:
     model = made()
-    nn.DataParallel(model)(torch.ones(2, 40).double())
+    run(model)
+    assert not torch.equal(model.weight, made().weight)
     assert not model.bias.any()
     assert torch.equal(model.frozen, torch.ones(2))
 
