@@ -89,10 +89,13 @@ def _fills_outside(script: DDPScript, function: ast.AST) -> bool:
         return False
     is_method = isinstance(script.module.parents[function], ast.ClassDef)
     owner = [each.arg for each in function.args.args[:1] if is_method]
-    called = (each.func for each in inside(function, ast.Call) if isinstance(each.func, ast.Attribute))
-    holders = inside(function, ast.Subscript, ast.Attribute)
-    filled = [each.value for each in called if each.attr in FILLS]
-    filled += [each.value for each in holders if isinstance(each.ctx, ast.Store)]
+    filled = list[ast.expr]()
+    for part in inside(function, ast.Call, ast.Subscript, ast.Attribute):
+        match part:
+            case ast.Call(func=ast.Attribute(value=holder, attr=method)) if method in FILLS:
+                filled.append(holder)
+            case ast.Subscript(value=holder, ctx=ast.Store()) | ast.Attribute(value=holder, ctx=ast.Store()):
+                filled.append(holder)
     names = filter(None, map(_first_name, filled))
     return any(each.id in owner or script.file.variable(each)[0] is not function for each in names)
 
