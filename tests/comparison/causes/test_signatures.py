@@ -395,9 +395,9 @@ def test_what_ranks_evaluate_twice_to_be_as_many_is_said(
     ("line", "file", "code"),
     [
         ("{{'train_runtime': '0.5', 'train_loss': '{}', 'epoch': '2'}}", "", "trainers-loss"),
-        ("train_loss {}", "", "local-numbers"),  # the script's own
+        ("train_loss {}", "", "other-output"),  # the script's own
         ("", "out/all_results.json", "trainers-loss"),
-        ("", "out/mine.json", "local-numbers"),
+        ("", "out/mine.json", "other-output"),
     ],
 )
 def test_the_loss_that_transformers_says_at_the_end(tmp_path: Path, line: str, file: str, code: str) -> None:
@@ -407,6 +407,21 @@ def test_the_loss_that_transformers_says_at_the_end(tmp_path: Path, line: str, f
     seen = Outside(stdout=TextComparison(1, first), files=FilesComparison(1, (loss,) * bool(file)))
     evidence = Evidence(2, reference, tuple(ranks), compare(reference, ranks, FLOAT64, port=True), seen)
     assert [cause.code for cause in diagnose(evidence)] == [code]
+
+
+@pytest.mark.parametrize(("own", "code"), [(0.5, "other-output"), (0.25, "local-numbers")])
+def test_a_number_is_no_ranks_own_where_each_rank_has_dataparallels_losses(
+    tmp_path: Path, own: float, code: str
+) -> None:
+    """A conversion that does not leave an input as its forward wrote it: all ranks compute of all rows."""
+
+    def run(rank: int, loss: float) -> Trace:
+        return record(tmp_path / str(loss), [Taken(GRADIENT, events={"losses": (loss,)})], rank=rank)
+
+    reference, ranks = run(2, 0.5), (run(0, own), run(1, own))
+    seen = Outside(stdout=TextComparison(1, UnlikeLine(1, "x 0.5", "x 0.25")))
+    found = diagnose(Evidence(2, reference, ranks, compare(reference, ranks, FLOAT64, port=True), seen))
+    assert [cause.code for cause in found] == [code]
 
 
 @pytest.mark.parametrize("factor", [1.0, 3.0])
