@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from dp2ddp.comparison.causes.catalogue import Finding, finding
-from dp2ddp.comparison.causes.evidence import Evidence
+from dp2ddp.comparison.causes.evidence import Evidence, calls_of
 from dp2ddp.comparison.contents import How, have_same_words
 from dp2ddp.comparison.matching import plain_name
 from dp2ddp.comparison.output_comparison import NO_LINE, Outside
@@ -64,11 +64,14 @@ def _lines(evidence: Evidence) -> Iterator[Finding]:
 def _cause_of_numbers(evidence: Evidence) -> str:
     """A rank's own, unless each rank has DataParallel's losses, and evaluates as many samples: then it has them all."""
     sides = evidence.reference, *evidence.ranks
-    losses = [[line["losses"] for line in trace.lines] for trace in sides]
-    whole, *own = (list(chain.from_iterable(each)) for each in losses)
-    counts = {tuple(count for count, _ in _evaluated(trace)) for trace in sides}
+    whole, *own = ([loss for line in trace.lines for loss in line["losses"]] for trace in sides)
     is_whole = all(len(each) == len(whole) and np.allclose(each, whole, _ROUNDING, 0.0) for each in own)
-    return "other-output" if whole and is_whole and len(counts) == 1 else "local-numbers"
+    counts = {tuple(count for count, _ in _evaluated(trace)) for trace in sides}
+    if not whole or not is_whole or len(counts) > 1:
+        return "local-numbers"
+    begun = [step for first in evidence.steps_of_all[:1] for step in first.all]
+    rows = [sorted(chain.from_iterable(calls_of(step))) for step in begun]
+    return "repeated-rows" if any(rows) and all(each == rows[0] for each in rows) else "other-output"
 
 
 _ROUNDING = 1e-9  # losses of the same rows, relative
