@@ -47,7 +47,7 @@ NAN = float("nan")
 Hashes = npt.NDArray[np.uint64]
 Groups = tuple[tuple[int, ...], ...]  # ranks with the same bits
 # kind -> where a step has it
-_vectors = {
+_VECTORS = {
     "gradient before clipping": attrgetter("unclipped"),
     "gradient": attrgetter("gradients"),
     "parameter": attrgetter("parameters"),
@@ -137,7 +137,7 @@ class StepTable:
         judged = {
             kind: found for kind, (found, _) in measured.items() if not (put_together and kind == "gradient")
         }
-        vectors = [[_vectors[kind](each) for each in (step, *others)] for kind in judged]
+        vectors = [[_VECTORS[kind](each) for each in (step, *others)] for kind in judged]
         return dataclasses.replace(
             row,
             tensors=judged,
@@ -195,9 +195,9 @@ class StepTable:
         self, kind: str, step: Step, others: Sequence[Step]
     ) -> tuple[tuple[Difference, ...], Doubles]:
         """The furthest tensor of rank 0, and of each rank that is not the same; and for each tensor the worst rank."""
-        expected, sizes, measured = _vectors[kind](step), [], []
+        expected, sizes, measured = _VECTORS[kind](step), [], []
         for rank, other in _unlike(others, kind):
-            actual = _vectors[kind](other)
+            actual = _VECTORS[kind](other)
             apart, missing = _apart(kind, expected, actual, self._left_out(kind, step, actual))
             measured.append(_furthest(kind, step, actual, apart, rank, missing))
             sizes.append(np.where(np.isnan(apart), np.inf, apart))
@@ -235,16 +235,15 @@ class StepTable:
     def _with_noise(self, row: StepRow, step: Step, nudged: Step) -> StepRow:
         """With the largest differences of DataParallel moved by an ulp; what the port leaves out is left out, too."""
         moved = in_order_of(nudged, step.layout) or nudged
-        natural = dict.fromkeys((*_vectors, "buffer"), 0.0)
+        natural = dict.fromkeys((*_VECTORS, "buffer"), 0.0)
         if moved.layout.shapes == step.layout.shapes:
             left_out = {"parameter": self._noise_left_out(step, moved)}
-            for kind, vector_of in _vectors.items():
+            for kind, vector_of in _VECTORS.items():
                 a, b = vector_of(step), vector_of(moved)
                 if a is not None and b is not None:
                     sizes, _ = _apart(kind, a, b, left_out.get(kind))
-                    natural[kind] = float(
-                        sizes[np.isfinite(sizes)].max(initial=0.0)
-                    )  # None says nothing of rounding
+                    finite = sizes[np.isfinite(sizes)]  # None on one side says nothing of rounding
+                    natural[kind] = float(finite.max(initial=0.0))
         if step.buffers is not None and moved.buffers is not None:
             natural["buffer"] = named_difference(step.buffers, moved.buffers, together=False)[1]
         return dataclasses.replace(row, natural=natural, nudged_loss=mean_loss(moved.losses))
@@ -318,7 +317,7 @@ def noisy_elements(a: Vector, b: Vector, tolerance: Tolerance) -> Mask:
 
 def _unlike(others: Sequence[Step], kind: str) -> Iterator[tuple[int, Step]]:
     """Rank 0, and each rank that has not its bits."""
-    hashes = [_vectors[kind](other).hashes for other in others]
+    hashes = [_VECTORS[kind](other).hashes for other in others]
     pairs = enumerate(others)
     return (pair for pair in pairs if pair[0] == 0 or not np.array_equal(hashes[pair[0]], hashes[0]))
 
@@ -337,7 +336,7 @@ def _apart(kind: str, a: Vector, b: Vector, left_out: Mask | None) -> tuple[Doub
 def _furthest(
     kind: str, step: Step, actual: Vector, sizes: Doubles, rank: int, missing: Sequence[int] = ()
 ) -> Difference:
-    expected, names = _vectors[kind](step), step.layout.names
+    expected, names = _VECTORS[kind](step), step.layout.names
     if missing:
         where = " under DataParallel" * bool(expected.hashes[missing[0]] == 0)
         return Difference(kind, np.inf, step.number, rank, f"{names[missing[0]]} (there is none{where})")

@@ -67,13 +67,13 @@ def _filled_by_rows(script: DDPScript) -> Iterator[ast.AST]:
 
 def _wrap_below(script: DDPScript, hooked: ast.expr) -> Wrap | None:
     """The wrapper that a model, of which something is a part, is certain to get further down."""
-    wholes = [each for each in script.flow.wholes(hooked) if isinstance(each, (ast.Name, ast.Attribute))]
+    wholes = {script.file.text_of(each): each for each in script.flow.wholes(hooked)}
     for wrap in script.whole_batch_wraps:
         model = unmoved(wrap.model)
-        same = (
-            each for each in wholes if model and script.file.variable(each) == script.file.variable(model)
-        )
-        if any(isinstance(model, Mention) and script.flow.is_same(each, model) for each in same):
+        if not isinstance(model, Mention):
+            continue
+        same = wholes.get(script.file.text_of(model))
+        if same is not None and script.flow.is_same(same, model):
             return wrap
     return None
 
@@ -132,7 +132,7 @@ class AsIfShared(CheckRule):
     - a sum or a gathering over the ranks (`all_reduce`, `all_gather`) of what was made of the wrapper's outputs, or of
       a loader's batches;
     - a seed that a rank is part of;
-    - a forward hook, on a part of the wrapped model, that fills a list or a dict outside of it.
+    - a forward hook, on a part of the wrapped model, that fills a list, a dict or an attribute outside of it.
 
     Its wrapper takes the whole batch on every rank, and gives the outputs of all rows. So a loss is the same on every
     rank, and a sum of it W times as much; and whatever the script draws for a batch has to be the same on all ranks. A

@@ -28,10 +28,8 @@ def install_nudge(taps: Taps) -> None:
     """Move the parameters of a model before it is replicated, or run on one device, for the first time, and each
     optimizer's after each step."""
     nudge = _Nudge()
-    taps.before(
-        "forward", lambda wrapper, *inputs, **kwargs: nudge.move_new(wrapper.module), torch.nn.DataParallel
-    )
-    taps.before("replicate", lambda network, *devices, **kwargs: nudge.move_new(network), *_REPLICATE)
+    taps.before("forward", nudge.move_wrapped, torch.nn.DataParallel)
+    taps.before("replicate", nudge.move_new, *_REPLICATE)
     handle = optimizers.register_optimizer_step_post_hook(
         lambda optimizer, args, kwargs: nudge.move(_stepped(optimizer))
     )
@@ -51,8 +49,11 @@ class _Nudge:
         self._moved: set[int] = set()
         self._directions = np.random.Generator(np.random.PCG64(_SEED))
 
-    def move_new(self, model: torch.nn.Module) -> None:
-        self.move(each for each in model.parameters() if id(each) not in self._moved)
+    def move_wrapped(self, wrapper: Any, /, *inputs: Any, **kwargs: Any) -> None:
+        self.move_new(wrapper.module)
+
+    def move_new(self, network: torch.nn.Module, *devices: Any, **options: Any) -> None:
+        self.move(each for each in network.parameters() if id(each) not in self._moved)
 
     def move(self, parameters: Iterable[torch.Tensor]) -> None:
         with torch.no_grad(), torch._C.DisableTorchFunction():
