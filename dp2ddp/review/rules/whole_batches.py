@@ -96,15 +96,9 @@ def _fills_outside(script: DDPScript, function: ast.AST) -> bool:
                 filled.append(holder)
             case ast.Subscript(value=holder, ctx=ast.Store()) | ast.Attribute(value=holder, ctx=ast.Store()):
                 filled.append(holder)
-    names = filter(None, map(_first_name, filled))
+    roots = [[*script.flow.wholes(each)][-1] for each in filled]  # `self` of `self.kept["fc"]`
+    names = (each for each in roots if isinstance(each, ast.Name))
     return any(each.id in owner or script.file.variable(each)[0] is not function for each in names)
-
-
-def _first_name(node: ast.expr) -> ast.Name | None:
-    """`self` of `self.kept["fc"]`."""
-    while isinstance(node, (ast.Attribute, ast.Subscript)):
-        node = node.value
-    return node if isinstance(node, ast.Name) else None
 
 
 # What finds it, what is said, and what to do
