@@ -135,7 +135,9 @@ class StepTable:
         if any(each.kind == "layout" for each in row.facts):
             return row
         judged = {
-            kind: found for kind, (found, _) in measured.items() if not (put_together and kind == "gradient")
+            kind: furthest
+            for kind, (furthest, _) in measured.items()
+            if not (put_together and kind == "gradient")
         }
         vectors = [[_VECTORS[kind](each) for each in (step, *others)] for kind in judged]
         return dataclasses.replace(
