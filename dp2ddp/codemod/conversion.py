@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from dp2ddp.codemod.edits import Note
 from dp2ddp.codemod.helpers import HelperModule, HelperPlace
 from dp2ddp.codemod.knowledge.libraries import may_be_local
 from dp2ddp.codemod.plans.acceptance import AcceptOption
@@ -137,7 +138,13 @@ class Conversion:
 
     @property
     def notes(self) -> tuple[Planned, ...]:
-        return tuple(note for plan in self.plans for note in plan.notes)
+        keeps_name = self.is_project
+        return tuple(
+            note
+            for plan in self.plans
+            for note in plan.notes
+            if not (keeps_name and isinstance(note.finding, Note) and note.finding.of_other_name)
+        )
 
     @property
     def missing(self) -> tuple[str, ...]:

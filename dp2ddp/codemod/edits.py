@@ -129,6 +129,7 @@ class Note:
 
     node: ast.AST
     because: Reason
+    of_other_name: bool = False  # true of a copy beside the script alone: in a project files keep their names
 
 
 TextEdit = (

@@ -89,7 +89,7 @@ class _Content:
     seen: dict[tuple[int, int], Any] = field(default_factory=dict)  # objects that hold each other, kept alive
 
     def differences(self, a: Any, b: Any, at: str) -> Iterator[Unlike]:
-        a, b = (torch.from_numpy(x) if _is_numbers(x) else x for x in (a, b))
+        a, b = map(_as_tensor, (a, b))
         if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
             yield from self._tensor_differences(a, b, at)
         elif all(isinstance(x, _INEXACT) for x in (a, b)) and isinstance(a, _COMPLEX) == isinstance(
@@ -209,8 +209,9 @@ def _only(held: list[Any]) -> Any:
     return held[0] if len(held) == 1 else held
 
 
-def _is_numbers(value: Any) -> bool:
-    return isinstance(value, np.ndarray) and value.dtype.kind in "fiubc" and value.dtype.isnative
+def _as_tensor(value: Any) -> Any:
+    is_numbers = isinstance(value, np.ndarray) and value.dtype.kind in "fiubc" and value.dtype.isnative
+    return torch.from_numpy(value) if is_numbers else value
 
 
 def _are_apart(a: Any, b: Any, allowed: float) -> bool:

@@ -8,7 +8,7 @@ compared by its sketch.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,7 +21,7 @@ from dp2ddp.comparison.differences import (
     rank_differences,
     without_partner,
 )
-from dp2ddp.comparison.matching import Matching, OptimizerStart, match, matched_steps, plain_name, starts
+from dp2ddp.comparison.matching import Matching, match, matched_steps, plain_name, starts
 from dp2ddp.comparison.noise import AT_END, Findings, Noise, NoiseAtEnd
 from dp2ddp.comparison.script_facts import casts_on_one_side, number_differences
 from dp2ddp.comparison.series import Series, series_of
@@ -115,7 +115,13 @@ def compare(
     matchings = [match(reference, rank) for rank in ranks]
     matched = tuple(matching.steps for matching in matchings)
     casts = [each.difference for each in casts_on_one_side(reference, ranks, matched)] if port else []
-    begun = [*_initial_differences(starts(reference, ranks, matched))]
+    begun = [  # parameters that are not the same before an optimizer's first step
+        Difference("initial state", size, start.step, rank, name)
+        for start in starts(reference, ranks, matched)
+        for rank, own in start.ranks
+        for name, size in [named_difference(start.expected, own, together=False, only=start.own)]
+        if size
+    ]
     table, rows = StepTable(tolerance, port, StepTensors(reference.initial)), []
     moved = nudged.steps() if nudged is not None else iter(())
     together = zip(*map(matched_steps, ranks, matched), strict=False)
@@ -164,15 +170,6 @@ def compare(
         parts=_parts(reference, port),
         unchecked=tuple(Unchecked[name] for name in end.unchecked) if end else (),
     )
-
-
-def _initial_differences(begun: Iterable[OptimizerStart]) -> Iterator[Difference]:
-    """Parameters that are not the same before an optimizer's first step, as differences of that step."""
-    for start in begun:
-        for rank, own in start.ranks:
-            name, size = named_difference(start.expected, own, together=False, only=start.own)
-            if size:
-                yield Difference("initial state", size, start.step, rank, name)
 
 
 def _parts(reference: Trace, port: bool) -> tuple[str, ...]:

@@ -204,7 +204,7 @@ def named_difference(
 
 # ---- at the end
 
-_KINDS = {FinalKind.BUFFER: "final buffer", FinalKind.UNSTEPPED: "unstepped parameter"}
+_UNSTEPPED = {FinalKind.BUFFER: "final buffer", FinalKind.UNSTEPPED: "unstepped parameter"}
 
 
 def ending_differences(reference: Trace, rank: Trace, floor: float) -> Iterator[Difference]:
@@ -241,7 +241,7 @@ def tensor_differences(
         if not _are_alike(a.layout, b.layout, i, j):
             return None
         distance = float(distances_by_sketch(sketches[0][i : i + 1], sketches[1][j : j + 1])[0])
-        stepped = _is_stepped(expected, i) != _is_stepped(actual, j)
+        stepped = (expected.kinds[i] in _UNSTEPPED) != (actual.kinds[j] in _UNSTEPPED)
         return distance if np.isfinite(distance) else np.inf, stepped
 
     pairs = [
@@ -254,7 +254,7 @@ def tensor_differences(
     by_values = a.values is not None and b.values is not None
     distances[distances <= (floor if by_values else floor * np.sqrt(a.layout.sizes))] = 0.0
     for (i, j), name, size in zip(pairs, a.layout.names, (distances / sizes).tolist(), strict=True):
-        kind = _KINDS.get(FinalKind(expected.kinds[i]), "final parameter")
+        kind = _UNSTEPPED.get(FinalKind(expected.kinds[i]), "final parameter")
         yield Difference(kind, size, step, rank, name, float(sketches[0][i, 0]), float(sketches[1][j, 0]))
 
 
@@ -275,7 +275,3 @@ def without_partner(expected: Final | None, actual: Final | None) -> tuple[str, 
         if expected.kinds[a] in judged
         and not any(_are_alike(*layouts, a, b) for b in there.get(plain_name(name), ()))
     )
-
-
-def _is_stepped(final: Final, place: int) -> bool:
-    return final.kinds[place] not in (FinalKind.BUFFER, FinalKind.UNSTEPPED)

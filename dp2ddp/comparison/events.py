@@ -7,15 +7,16 @@ The format: records of length, checksum, data, checksum (tensorflow/core/lib/io/
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from dp2ddp.comparison.clock_texts import is_time
 
-Field = tuple[int, int | bytes]
-_STEP, _SUMMARY, _VALUE = 2, 5, 1
-_TAG, _NUMBER, _IMAGE, _HISTOGRAM, _TENSOR = 1, 2, 4, 5, 8
-_TENSOR_FLOATS, _TENSOR_TEXTS = 5, 8
+# of a protocol buffer message: number -> values, which are whole numbers or bytes, as the number says
+Fields = Mapping[int, list[Any]]
+_STEP, _SUMMARY, _VALUE, _TAG = 2, 5, 1, 1  # of an event, of it, of a summary, of a value
 
 
 def is_event_file(path: str) -> bool:
@@ -36,74 +37,66 @@ def event_lines(path: Path) -> list[str]:
 
 
 def _events(data: bytes) -> Iterator[tuple[str, int, str]]:
-    for record in _records(data):
-        fields = dict(_fields(record))
-        step, summary = fields.get(_STEP, 0), fields.get(_SUMMARY, b"")
-        if isinstance(step, int) and isinstance(summary, bytes):
-            values = (value for number, value in _fields(summary) if number == _VALUE)
-            for tag, text in (_text_of(value) for value in values if isinstance(value, bytes)):
-                yield tag, step, text
-
-
-def _text_of(value: bytes) -> tuple[str, str]:
-    """The tag of a value, and the value as text."""
-    tag, text = "", "something"
-    for number, content in _fields(value):
-        if not isinstance(content, bytes):
-            continue
-        if number == _TAG:
-            tag = content.decode(errors="replace")
-        elif number == _NUMBER:
-            text = repr(struct.unpack("<f", content)[0])
-        elif number == _IMAGE:
-            text = "image of " + " x ".join(
-                str(size) for _, size in _fields(content) if isinstance(size, int)
-            )
-        elif number == _HISTOGRAM:
-            # its smallest and largest value, count and sum; 5: squares; 6, 7: the buckets
-            doubles = (each for number, each in _fields(content) if number <= 4 and isinstance(each, bytes))
-            text = " ".join(["histogram", *(repr(struct.unpack("<d", each)[0]) for each in doubles)])
-        elif number == _TENSOR:
-            text = _tensor(content)
-    return tag, text
-
-
-def _tensor(tensor: bytes) -> str:
-    texts = []
-    for number, content in _fields(tensor):
-        if number == _TENSOR_FLOATS and isinstance(content, bytes):
-            texts += [repr(number) for (number,) in struct.iter_unpack("<f", content)]
-        elif number == _TENSOR_TEXTS and isinstance(content, bytes):
-            texts.append(content.decode(errors="replace"))
-    return " ".join(texts)
-
-
-def _records(data: bytes) -> Iterator[bytes]:
     start = 0
     while start + 12 <= len(data):
         (length,) = struct.unpack_from("<Q", data, start)
         record = data[start + 12 : start + 12 + length]
         if len(record) < length:
             return
-        yield record
         start += 16 + length
+        event = _fields(record)
+        for value in (each for summary in event[_SUMMARY] for each in _fields(summary)[_VALUE]):
+            fields = _fields(value)
+            texts = [say(_fields(each)) for number, say in _VALUES.items() for each in fields[number]]
+            texts += [repr(number) for each in fields[_NUMBER] for number in _numbers("<f", each)]
+            yield _decoded(fields[_TAG]), sum(event[_STEP]), "".join(texts) or "something"
 
 
-def _fields(message: bytes) -> Iterator[Field]:
+def _histogram(fields: Fields) -> str:
+    """Its smallest and largest value, count and sum; 5: squares; 6, 7: the buckets."""
+    doubles = [number for field in range(1, 5) for each in fields[field] for number in _numbers("<d", each)]
+    return " ".join(["histogram", *map(repr, doubles)])
+
+
+def _image(fields: Fields) -> str:
+    return "image of " + " x ".join(str(size) for field in range(1, 4) for size in fields[field])
+
+
+def _tensor(fields: Fields) -> str:
+    floats, texts = fields[5], fields[8]
+    return " ".join(
+        [*(repr(number) for each in floats for number in _numbers("<f", each)), _decoded(texts)]
+    ).strip()
+
+
+_NUMBER = 2
+_VALUES: Mapping[int, Callable[[Fields], str]] = {4: _image, 5: _histogram, 8: _tensor}
+
+
+def _numbers(kind: str, packed: bytes) -> Iterator[float]:
+    return (number for (number,) in struct.iter_unpack(kind, packed))
+
+
+def _decoded(texts: list[bytes]) -> str:
+    return " ".join(text.decode(errors="replace") for text in texts)
+
+
+def _fields(message: bytes) -> Fields:
     """The fields of a protocol buffer message (protobuf.dev/programming-guides/encoding)."""
+    fields: dict[int, list[Any]] = defaultdict(list)
     place = 0
     while place < len(message):
         key, place = _varint(message, place)
-        kind = key & 7
-        if kind == 0:
-            value, place = _varint(message, place)
-            yield key >> 3, value
-            continue
-        size = {1: 8, 5: 4}.get(kind)
+        size = {1: 8, 5: 4}.get(key & 7)
         if size is None:
-            size, place = _varint(message, place)
-        yield key >> 3, message[place : place + size]
+            number, place = _varint(message, place)
+            if key & 7 == 0:
+                fields[key >> 3].append(number)
+                continue
+            size = number
+        fields[key >> 3].append(message[place : place + size])
         place += size
+    return fields
 
 
 def _varint(message: bytes, place: int) -> tuple[int, int]:

@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, repeat
+from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -45,6 +46,12 @@ from dp2ddp.trace.records import Layout, Step, Vector
 NAN = float("nan")
 Hashes = npt.NDArray[np.uint64]
 Groups = tuple[tuple[int, ...], ...]  # ranks with the same bits
+# kind -> where a step has it
+_VECTORS = {
+    "gradient before clipping": attrgetter("unclipped"),
+    "gradient": attrgetter("gradients"),
+    "parameter": attrgetter("parameters"),
+}
 
 
 @dataclass(frozen=True)
@@ -123,24 +130,22 @@ class StepTable:
         put_together = self.port and is_put_together(step, others, self.tolerance)
         if not put_together and not self.is_over:
             self._note_noisy(step, others)
-        tensors, worst, of_ranks, identical = {}, {}, [], not put_together
-        for kind in ("gradient", "parameter"):
-            measured, worst[kind] = self._compare_tensors(kind, step, others)
-            if kind == "gradient" and put_together:
-                continue
-            vectors = [_vector(each, kind) for each in (step, *others)]
-            tensors[kind] = measured
-            of_ranks.append(vectors[1:])
-            identical &= len(agreeing(vectors)) == 1
+        measured = {kind: self._compare_tensors(kind, step, others) for kind in ("gradient", "parameter")}
+        row = dataclasses.replace(row, worst={kind: worst for kind, (_, worst) in measured.items()})
         if any(each.kind == "layout" for each in row.facts):
-            return dataclasses.replace(row, worst=worst)
+            return row
+        judged = {
+            kind: furthest
+            for kind, (furthest, _) in measured.items()
+            if not (put_together and kind == "gradient")
+        }
+        vectors = [[_VECTORS[kind](each) for each in (step, *others)] for kind in judged]
         return dataclasses.replace(
             row,
-            tensors=tensors,
-            groups=agreeing(*of_ranks),
+            tensors=judged,
+            groups=agreeing(*(own for _, *own in vectors)),
             beside=tuple(self._beside(step, others[0])),
-            identical=identical,
-            worst=worst,
+            identical=not put_together and all(len(agreeing(each)) == 1 for each in vectors),
             so_far=self.so_far,
         )
 
@@ -192,14 +197,11 @@ class StepTable:
         self, kind: str, step: Step, others: Sequence[Step]
     ) -> tuple[tuple[Difference, ...], Doubles]:
         """The furthest tensor of rank 0, and of each rank that is not the same; and for each tensor the worst rank."""
-        expected, sizes, measured = _vector(step, kind), [], []
+        expected, sizes, measured = _VECTORS[kind](step), [], []
         for rank, other in _unlike(others, kind):
-            actual = _vector(other, kind)
-            left_out = self._left_out(kind, step, actual)
-            apart = relative_differences(kind, expected, actual, left_out)
-            missing = np.flatnonzero((expected.hashes == 0) != (actual.hashes == 0)).tolist()
-            measured.append(_furthest(kind, step, actual, apart, missing, rank))
-            apart[missing] = np.inf
+            actual = _VECTORS[kind](other)
+            apart, missing = _apart(kind, expected, actual, self._left_out(kind, step, actual))
+            measured.append(_furthest(kind, step, actual, apart, rank, missing))
             sizes.append(np.where(np.isnan(apart), np.inf, apart))
         worst: Doubles = np.max(sizes, axis=0)
         return tuple(measured), worst
@@ -235,19 +237,15 @@ class StepTable:
     def _with_noise(self, row: StepRow, step: Step, nudged: Step) -> StepRow:
         """With the largest differences of DataParallel moved by an ulp; what the port leaves out is left out, too."""
         moved = in_order_of(nudged, step.layout) or nudged
-        natural = dict.fromkeys((*GRADIENTS, "parameter", "buffer"), 0.0)
+        natural = dict.fromkeys((*_VECTORS, "buffer"), 0.0)
         if moved.layout.shapes == step.layout.shapes:
-            pairs = {
-                "gradient": (step.gradients, moved.gradients),
-                "gradient before clipping": (step.unclipped, moved.unclipped),
-                "parameter": (step.parameters, moved.parameters),
-            }
-            left_out = self._noise_left_out(step, moved)
-            for kind, (a, b) in pairs.items():
+            left_out = {"parameter": self._noise_left_out(step, moved)}
+            for kind, vector_of in _VECTORS.items():
+                a, b = vector_of(step), vector_of(moved)
                 if a is not None and b is not None:
-                    sizes = relative_differences(kind, a, b, left_out if kind == "parameter" else None)
-                    sizes[(a.hashes == 0) != (b.hashes == 0)] = np.inf  # says nothing of rounding
-                    natural[kind] = float(sizes[np.isfinite(sizes)].max(initial=0.0))
+                    sizes, _ = _apart(kind, a, b, left_out.get(kind))
+                    finite = sizes[np.isfinite(sizes)]  # None on one side says nothing of rounding
+                    natural[kind] = float(finite.max(initial=0.0))
         if step.buffers is not None and moved.buffers is not None:
             natural["buffer"] = named_difference(step.buffers, moved.buffers, together=False)[1]
         return dataclasses.replace(row, natural=natural, nudged_loss=mean_loss(moved.losses))
@@ -321,33 +319,34 @@ def noisy_elements(a: Vector, b: Vector, tolerance: Tolerance) -> Mask:
 
 def _unlike(others: Sequence[Step], kind: str) -> Iterator[tuple[int, Step]]:
     """Rank 0, and each rank that has not its bits."""
-    first = _vector(others[0], kind).hashes
-    for rank, other in enumerate(others):
-        if rank == 0 or not np.array_equal(_vector(other, kind).hashes, first):
-            yield rank, other
+    hashes = [_VECTORS[kind](other).hashes for other in others]
+    pairs = enumerate(others)
+    return (pair for pair in pairs if pair[0] == 0 or not np.array_equal(hashes[pair[0]], hashes[0]))
 
 
-def _vector(step: Step, kind: str) -> Vector:
-    return step.gradients if kind == "gradient" else step.parameters
+def _apart(kind: str, a: Vector, b: Vector, left_out: Mask | None) -> tuple[Doubles, list[int]]:
+    """How far apart each tensor is; and those that one side has not, which are inf apart.
+
+    None and zeros are different gradients: weight decay moves zeros (docs/semantics.md#unused-parameters).
+    """
+    sizes = relative_differences(kind, a, b, left_out)
+    missing = np.flatnonzero((a.hashes == 0) != (b.hashes == 0)).tolist()
+    sizes[missing] = np.inf
+    return sizes, missing
 
 
 def _furthest(
-    kind: str, step: Step, actual: Vector, sizes: Doubles, missing: Sequence[int], rank: int
+    kind: str, step: Step, actual: Vector, sizes: Doubles, rank: int, missing: Sequence[int] = ()
 ) -> Difference:
-    """None and zeros are different gradients: weight decay moves zeros (docs/semantics.md#unused-parameters)."""
-    if len(missing):
-        of_reference = _vector(step, kind).hashes[missing[0]] == 0
-        what = "there is none" + " under DataParallel" * bool(of_reference)
-        return Difference(kind, np.inf, step.number, rank, f"{step.layout.names[missing[0]]} ({what})")
-    return _largest_of(kind, step, _vector(step, kind), actual, sizes, rank)
-
-
-def _largest_of(kind: str, step: Step, a: Vector, b: Vector, sizes: Doubles, rank: int) -> Difference:
+    expected, names = _VECTORS[kind](step), step.layout.names
+    if missing:
+        where = " under DataParallel" * bool(expected.hashes[missing[0]] == 0)
+        return Difference(kind, np.inf, step.number, rank, f"{names[missing[0]]} (there is none{where})")
     if not sizes.size:
         return Difference(kind, 0.0, step.number, rank)
-    worst = int(np.argmax(np.nan_to_num(sizes, nan=np.inf)))
-    norms = norm_of(a, worst), norm_of(b, worst)
-    return Difference(kind, float(sizes[worst]), step.number, rank, step.layout.names[worst], *norms)
+    at = int(np.argmax(np.nan_to_num(sizes, nan=np.inf)))
+    norms = norm_of(expected, at), norm_of(actual, at)
+    return Difference(kind, float(sizes[at]), step.number, rank, names[at], *norms)
 
 
 def _before_clipping(step: Step, others: Sequence[Step]) -> Iterator[Difference]:
@@ -365,7 +364,7 @@ def _before_clipping(step: Step, others: Sequence[Step]) -> Iterator[Difference]
         if (factor := _limits_apart(step, other)) != 1.0:
             in_measure = relative_differences(kind, a, scaled(b, factor))
             sizes = min(sizes, in_measure, key=lambda each: float(each.max(initial=0.0)))
-        yield _largest_of(kind, step, a, b, sizes, rank)
+        yield _furthest(kind, step, b, sizes, rank)
 
 
 def _limits_apart(step: Step, other: Step) -> float:

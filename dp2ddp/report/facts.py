@@ -10,7 +10,7 @@ from dp2ddp.comparison.output_comparison import FilesComparison, Outside
 from dp2ddp.comparison.tolerance import FACTOR
 from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.report.result_document import Fact, Judged
-from dp2ddp.words import counted, listed
+from dp2ddp.words import counted, listed, names_text, sum_text
 
 _MOST_SIZES = 4  # of batches, in the line about rows
 _MOST_FILES = 4
@@ -115,7 +115,7 @@ def rows_text(rows: Sequence[tuple[int, ...]], world: int) -> str:
 
 
 def _sum(rows: tuple[int, ...], world: int) -> str:
-    return " + ".join(str(row) for row in (*rows, *[0] * (world - len(rows))))
+    return sum_text((*rows, *[0] * (world - len(rows))))
 
 
 def _float64(comparison: Comparison) -> str:
@@ -253,11 +253,8 @@ def _files(files: FilesComparison) -> list[str]:
 
 
 def _paths(paths: Sequence[str]) -> str:
-    """`a.pt`, or `a.pt (and b.pt, c.pt, d.pt and 12 more)`: what is said behind it holds for each."""
-    if len(paths) == 1:
-        return paths[0]
-    more = f" and {len(paths) - _MOST_FILES} more" if len(paths) > _MOST_FILES else ""
-    return f"{paths[0]} (and {', '.join(paths[1:_MOST_FILES])}{more})"
+    """`a.pt`, or `a.pt (and b.pt, c.pt, d.pt, e.pt and 12 more)`: what is said behind it holds for each."""
+    return f"{paths[0]} (and {names_text(paths[1:])})" if len(paths) > 1 else paths[0]
 
 
 def _unlike_lines(number: int, expected: str, actual: str) -> str:

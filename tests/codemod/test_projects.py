@@ -210,3 +210,17 @@ def test_ranks_join_before_a_default_is_made() -> None:
         f"import log\n{programs.WRAP}", {"log": "def log(file=open('a', 'w')):\n    pass\n"}
     )
     assert found.after.index("init_distributed()") < found.after.index("import log")
+
+
+@pytest.mark.parametrize(
+    ("helper", "notes"), [("x = 1\n", ["note DDP503:3"]), ("import os\nos.makedirs('a')\n", [])]
+)
+def test_a_script_gets_another_name_only_where_it_is_written_beside_the_original(
+    tmp_path: Path, helper: str, notes: list[str]
+) -> None:
+    (tmp_path / "helper.py").write_text(helper)
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import torch\nimport helper\nprint(__file__)\ntorch.nn.DataParallel(torch.nn.Linear(2, 2))\n"
+    )
+    assert [each for each in said(convert(read_project(script))) if each.startswith("note")] == notes

@@ -284,7 +284,10 @@ def test_many_files_that_differ_are_a_few_short_lines() -> None:
     verdict = replace(SAME, files=FilesComparison(25, (*alone, *texts)))
     told = [(fact.label, fact.words) for fact in facts(verdict) if fact.judged is Judged.BAD]
     assert told == [
-        ("files", "epoch00.pt (and epoch01.pt, epoch02.pt, epoch03.pt and 12 more) is written by DDP only"),
+        (
+            "files",
+            "epoch00.pt (and epoch01.pt, epoch02.pt, epoch03.pt, epoch04.pt and 11 more) is written by DDP only",
+        ),
         ("", "log0.txt line 0: 'a' under DataParallel"),
         ("", "log1.txt line 1: 'a' under DataParallel"),
         ("", "log2.txt line 2: 'a' under DataParallel"),

@@ -78,7 +78,7 @@ class FileSystem(Rule):
         for call in module.calls:
             yield from _look_at(module, call)
         for node in _names_of_script(module):
-            yield Note(node, OTHER_NAME)
+            yield Note(node, OTHER_NAME, of_other_name=True)
         for node, _ in handed_on(module, Does.FOLDER):
             yield rename(node, "TemporaryFolderOnRank0", BECAUSE)
         for node, name in handed_on(module, Does.WRITE, Does.ANSWER):

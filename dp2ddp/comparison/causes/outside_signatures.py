@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
+import numpy as np
+
 from dp2ddp.comparison.causes.catalogue import Finding, finding
-from dp2ddp.comparison.causes.evidence import Evidence
+from dp2ddp.comparison.causes.evidence import Evidence, calls_of
 from dp2ddp.comparison.contents import How, have_same_words
 from dp2ddp.comparison.matching import plain_name
 from dp2ddp.comparison.output_comparison import NO_LINE, Outside
@@ -48,9 +51,9 @@ def _lines(evidence: Evidence) -> Iterator[Finding]:
         if not have_same_words(expected, actual):
             yield finding("other-output", 0.5, line_text)
             continue
-        if all(word in actual for word in _TRAINERS_LAST_LINE):
-            yield finding("trainers-loss", 0.86, line_text)
-        yield finding("local-numbers", 0.85, line_text)
+        is_trainers = all(word in actual for word in _TRAINERS_LAST_LINE)
+        of_numbers = ("trainers-loss", 0.86) if is_trainers else (_cause_of_numbers(evidence), 0.85)
+        yield finding(*of_numbers, line_text)
         if names := [each for each in evidence.apart_at_end("final buffer") if "running_" in each]:
             words = (
                 f"{names_text(names)} differ from rank to rank at the end: ranks that evaluate use their own"
@@ -58,6 +61,20 @@ def _lines(evidence: Evidence) -> Iterator[Finding]:
             yield finding("buffers-of-another-rank", 0.8, words)
 
 
+def _cause_of_numbers(evidence: Evidence) -> str:
+    """A rank's own, unless each rank has DataParallel's losses, and evaluates as many samples: then it has them all."""
+    sides = evidence.reference, *evidence.ranks
+    whole, *own = ([loss for line in trace.lines for loss in line["losses"]] for trace in sides)
+    is_whole = all(len(each) == len(whole) and np.allclose(each, whole, _ROUNDING, 0.0) for each in own)
+    counts = {tuple(count for count, _ in _evaluated(trace)) for trace in sides}
+    if not whole or not is_whole or len(counts) > 1:
+        return "local-numbers"
+    begun = [step for first in evidence.steps_of_all[:1] for step in first.all]
+    rows = [sorted(chain.from_iterable(calls_of(step))) for step in begun]
+    return "repeated-rows" if any(rows) and all(each == rows[0] for each in rows) else "other-output"
+
+
+_ROUNDING = 1e-9  # losses of the same rows, relative
 _MEETINGS = ("barrier", "init_process_group", "destroy_process_group", "DistributedDataParallel")
 
 
@@ -101,7 +118,7 @@ def _tensor_cause(at: str, evidence: Evidence) -> str:
     if "state" in keys:  # of an optimizer
         return "other-output"
     in_model = name in {plain_name(full_name) for full_name in evidence.reference.buffers()}
-    return "buffer-of-local-rows" if in_model or len(keys) > 1 else "local-numbers"
+    return "buffer-of-local-rows" if in_model or len(keys) > 1 else _cause_of_numbers(evidence)
 
 
 def _files(evidence: Evidence) -> Iterator[Finding]:
@@ -117,6 +134,8 @@ def _files(evidence: Evidence) -> Iterator[Finding]:
             yield finding(_tensor_cause(each.at, evidence), 0.86, text)
         elif each.at.endswith(_TRAINERS_LOSS) and Path(each.path).name in _TRAINERS_METRICS:
             yield finding("trainers-loss", 0.865, text)
+        elif each.how is How.NUMBERS and evidence.comparison.same:
+            yield finding(_cause_of_numbers(evidence), 0.8, text)
         elif each.how in (How.DDP_ONLY, How.KEYS) or evidence.comparison.same:
             yield finding(*_CODES[each.how], text)
 
@@ -125,7 +144,6 @@ _CODES = {
     How.DDP_ONLY: ("doubled-files", 0.87),
     How.KEYS: ("other-keys", 0.88),
     How.MORE_LINES: ("doubled-lines", 0.88),
-    How.NUMBERS: ("local-numbers", 0.8),
     How.WORDS: ("other-output", 0.8),
     How.OTHERWISE: ("other-output", 0.4),
 }

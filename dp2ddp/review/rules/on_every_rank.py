@@ -13,6 +13,8 @@ ALONE = "on one rank: if dist.get_rank() == 0"
 WRITERS = {
     "torch.save": ((1, "f"), "save_on_rank0"),
     "builtins.open": ((0, "file"), "open_on_rank0"),
+    **dict.fromkeys(words("numpy.save numpy.savez numpy.savez_compressed"), ((0, "file"), "run_on_rank0")),
+    "numpy.savetxt": ((0, "fname"), "run_on_rank0"),
 }
 APART = {Does.DIFFER, Does.ANSWER, Does.FOLDER}
 REPLACES_PRINT = {"builtins", "redirect_stdout", "stdout"}
@@ -24,8 +26,9 @@ TRACKERS = words(
 class SaveOnEveryRank(CheckRule):
     """All ranks write the same file at once.
 
-    Finds a `torch.save` to a path that is the same on all ranks, and `open(path, "w")`, `"a"` and their like, where
-    every rank is certain to come by; also in a script that dp2ddp converted, whose own writing goes by way of helpers.
+    Finds a `torch.save` or `np.save` to a path that is the same on all ranks, and `open(path, "w")`, `"a"` and their
+    like, where every rank is certain to come by; also in a script that dp2ddp converted, whose own writing goes by way
+    of helpers.
 
     The ranks write into one file at the same time. What lies there afterwards may be torn, or has each line W times,
     and is only noticed when somebody reads it.

@@ -8,7 +8,9 @@ from dp2ddp.codemod.looks.wrapper import IN_TURNS
 from dp2ddp.codemod.model.modules import Call
 from dp2ddp.codemod.model.nodes import NAMED_FUNCTIONS, inside, last_name, values_of
 from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, corrected
+from dp2ddp.review.ddp_script import Wrap
 from dp2ddp.review.made import Made, data_of
+from dp2ddp.review.own_file import Mention, unmoved
 from dp2ddp.review.rules.samplers import seedings
 
 JOINING = [
@@ -57,22 +59,46 @@ def _filled_by_rows(script: DDPScript) -> Iterator[ast.AST]:
     for call in script.module.calls:
         match call.node:
             case ast.Call(func=ast.Attribute(value=hooked, attr=method), args=[hook]) if method in HOOKS:
-                wrap = script.wrap_of_part(hooked)
+                wrap = script.wrap_of_part(hooked) or _wrap_below(script, hooked)
                 is_part = wrap is not None and hooked not in wrap.mentions
                 if wrap and is_part and wrap.helper not in TAKE_TURNS and _fills(script, hook):
                     yield call.node
 
 
+def _wrap_below(script: DDPScript, hooked: ast.expr) -> Wrap | None:
+    """The wrapper that a model, of which something is a part, is certain to get further down."""
+    wholes = {script.file.text_of(each): each for each in script.flow.wholes(hooked)}
+    for wrap in script.whole_batch_wraps:
+        model = unmoved(wrap.model)
+        if not isinstance(model, Mention):
+            continue
+        same = wholes.get(script.file.text_of(model))
+        if same is not None and script.flow.is_same(same, model):
+            return wrap
+    return None
+
+
 def _fills(script: DDPScript, hook: ast.expr) -> bool:
-    """`keep.append(output)`, `keep[name] = output`, of what the hook did not make itself."""
-    found = hook if isinstance(hook, ast.Lambda) else script.file.definition(hook)
-    if found is None or not isinstance(found, (ast.Lambda, *NAMED_FUNCTIONS)):
+    """`keep.append(output)`, `keep[name] = output`, `self.kept = output`, of what the hook did not make itself."""
+    functions = [each for _, each in script.module.program.functions_given(script.module, hook)]
+    return bool(functions) and all(_fills_outside(script, each) for each in functions)
+
+
+def _fills_outside(script: DDPScript, function: ast.AST) -> bool:
+    if not isinstance(function, (ast.Lambda, *NAMED_FUNCTIONS)):
         return False
-    called = (each.func for each in inside(found, ast.Call) if isinstance(each.func, ast.Attribute))
-    filled = [each.value for each in called if each.attr in FILLS]
-    filled += [each.value for each in inside(found, ast.Subscript) if isinstance(each.ctx, ast.Store)]
-    names = (each for each in filled if isinstance(each, ast.Name))
-    return any(script.file.variable(each)[0] is not found for each in names)
+    is_method = isinstance(script.module.parents[function], ast.ClassDef)
+    owner = [each.arg for each in function.args.args[:1] if is_method]
+    filled = list[ast.expr]()
+    for part in inside(function, ast.Call, ast.Subscript, ast.Attribute):
+        match part:
+            case ast.Call(func=ast.Attribute(value=holder, attr=method)) if method in FILLS:
+                filled.append(holder)
+            case ast.Subscript(value=holder, ctx=ast.Store()) | ast.Attribute(value=holder, ctx=ast.Store()):
+                filled.append(holder)
+    roots = [[*script.flow.wholes(each)][-1] for each in filled]  # `self` of `self.kept["fc"]`
+    names = (each for each in roots if isinstance(each, ast.Name))
+    return any(each.id in owner or script.file.variable(each)[0] is not function for each in names)
 
 
 # What finds it, what is said, and what to do
@@ -100,7 +126,7 @@ class AsIfShared(CheckRule):
     - a sum or a gathering over the ranks (`all_reduce`, `all_gather`) of what was made of the wrapper's outputs, or of
       a loader's batches;
     - a seed that a rank is part of;
-    - a forward hook, on a part of the wrapped model, that fills a list or a dict outside of it.
+    - a forward hook, on a part of the wrapped model, that fills a list, a dict or an attribute outside of it.
 
     Its wrapper takes the whole batch on every rank, and gives the outputs of all rows. So a loss is the same on every
     rank, and a sum of it W times as much; and whatever the script draws for a batch has to be the same on all ranks. A

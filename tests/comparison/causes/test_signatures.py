@@ -36,13 +36,16 @@ def causes_of(reference: Trace, *traces: Trace) -> tuple[Cause, ...]:
     return causes
 
 
+def causes_of_steps(folder: Path, expected: Taken, *actual: Taken) -> tuple[Cause, ...]:
+    """Of one step of DataParallel, and that of each rank."""
+    ranks = (record(folder / "ddp", [taken], rank=rank) for rank, taken in enumerate(actual))
+    return causes_of(record(folder / "dp", [expected]), *ranks)
+
+
 def test_a_factor_is_told_where_no_loss_is_known(tmp_path: Path) -> None:
     """torch.autograd.grad, or gradients that the script sets itself."""
-    reference, *ranks = (
-        record(tmp_path / name, [Taken(GRADIENT * factor)], rank=rank)
-        for name, rank, factor in (("dp", 0, 1.0), ("ddp", 0, 0.7), ("ddp", 1, 0.7))
-    )
-    assert causes_of(reference, *ranks)[0].code == "gradient-scale"
+    own = [Taken(GRADIENT * 0.7)] * 2
+    assert causes_of_steps(tmp_path, Taken(GRADIENT), *own)[0].code == "gradient-scale"
 
 
 @pytest.mark.parametrize(
@@ -97,12 +100,8 @@ def test_what_a_later_optimizer_begins_with(
 
 
 def test_more_groups_of_the_same_rate_are_no_other_rate(tmp_path: Path) -> None:
-    def stepped(folder: str, rates: tuple[float, ...], moved: float, rank: int = 0) -> Trace:
-        taken = Taken(GRADIENT, rates=rates, parameter=-moved * GRADIENT)
-        return record(tmp_path / folder, [taken], rank=rank)
-
-    ranks = [stepped("ddp", (0.1, 0.1), 0.9, rank) for rank in range(2)]
-    codes = [cause.code for cause in causes_of(stepped("dp", (0.1,), 1.0), *ranks)]
+    whole, own = Taken(GRADIENT, rates=(0.1,)), Taken(GRADIENT, rates=(0.1, 0.1), parameter=-0.9 * GRADIENT)
+    codes = [cause.code for cause in causes_of_steps(tmp_path, whole, own, own)]
     assert codes == ["optimizer-settings"]
 
 
@@ -119,24 +118,14 @@ def test_nothing_is_said_of_runs_that_agree(tmp_path: Path) -> None:
 def test_float16_in_the_threads_of_dataparallel_is_its_own_fault(
     tmp_path: Path, asked: str, code: str
 ) -> None:
-    reference, *ranks = (
-        record(tmp_path / name, [Taken(GRADIENT, events={"precision": precision})], rank=rank)
-        for name, rank, precision in (
-            ("dp", 0, (asked, "float16")),
-            ("ddp", 0, (asked,)),
-            ("ddp", 1, (asked,)),
-        )
-    )
-    (only,) = causes_of(reference, *ranks)
+    asks = ((asked, "float16"), (asked,), (asked,))
+    (only,) = causes_of_steps(tmp_path, *(Taken(GRADIENT, events={"precision": each}) for each in asks))
     assert only.code == code
 
 
 def test_a_factor_that_clipping_hides_is_told_with_what_hides_it(tmp_path: Path) -> None:
-    reference, *ranks = (
-        record(tmp_path / name, [Taken(GRADIENT, unclipped=GRADIENT * factor)], rank=rank)
-        for name, rank, factor in (("dp", 0, 3), ("ddp", 0, 6), ("ddp", 1, 6))
-    )
-    first, *_ = causes_of(reference, *ranks)
+    steps = (Taken(GRADIENT, unclipped=GRADIENT * factor) for factor in (3, 6, 6))
+    first, *_ = causes_of_steps(tmp_path, *steps)
     assert first.code == "sum-for-mean"
     assert "clipping hides it" in " ".join(first.evidence)
 
@@ -153,12 +142,9 @@ def test_statistics_of_all_rows(
         buffers = {"bn.running_mean": np.full(3, mean), "bn.running_var": np.full(3, 1 + mean)}
         return Taken(gradient, events={"losses": (loss,), "forwards": called}, buffers=buffers)
 
-    reference = record(tmp_path / "dp", [taken(GRADIENT, 0.1, 1.0, (Forward(True, (3, 3)),))])
-    ranks = [
-        record(tmp_path / "ddp", [taken(OTHER, 0.2, loss, forwards)], rank=rank)
-        for rank, loss in enumerate(losses)
-    ]
-    assert causes_of(reference, *ranks)[0].code == code
+    whole = taken(GRADIENT, 0.1, 1.0, (Forward(True, (3, 3)),))
+    own = (taken(OTHER, 0.2, loss, forwards) for loss in losses)
+    assert causes_of_steps(tmp_path, whole, *own)[0].code == code
 
 
 def test_what_ranks_write_comes_behind_what_makes_another_training(tmp_path: Path) -> None:
@@ -222,23 +208,21 @@ def test_rows_that_are_shifted_in_front_of_batchnorm_are_other_rows(
 ) -> None:
     """Each rank subtracts the mean of its own: BatchNorm takes that away, and keeps another mean."""
 
-    def taken(digests: tuple[int, ...], mean: float) -> list[Taken]:
+    def taken(digests: tuple[int, ...], mean: float) -> Taken:
         events = {"forwards": (Forward(True, (len(digests),), digests),), "losses": (1.0,)}
-        return [Taken(GRADIENT, events=events, buffers={"bn.running_mean": np.full(3, mean)})]
+        return Taken(GRADIENT, events=events, buffers={"bn.running_mean": np.full(3, mean)})
 
-    reference = record(tmp_path / "dp", taken((4, 3), 0.1))
-    ranks = (record(tmp_path / "ddp", taken((row,), 0.2), rank=rank) for rank, row in enumerate(rows))
-    assert causes_of(reference, *ranks)[0].code == code
+    own = (taken((row,), 0.2) for row in rows)
+    assert causes_of_steps(tmp_path, taken((4, 3), 0.1), *own)[0].code == code
 
 
 def test_a_count_that_one_rank_loaded_with_its_weights_is_no_mode(tmp_path: Path) -> None:
-    def taken(gradient: np.ndarray, count: int, moved: float = 1.0) -> list[Taken]:
+    def taken(gradient: np.ndarray, count: int, moved: float = 1.0) -> Taken:
         counted = {"bn.num_batches_tracked": np.array([float(count)])}
-        return [Taken(gradient, parameter=-moved * gradient, buffers=counted)]
+        return Taken(gradient, parameter=-moved * gradient, buffers=counted)
 
-    reference = record(tmp_path / "dp", taken(GRADIENT, 11))
-    ranks = (record(tmp_path / "ddp", taken(OTHER, 6, 1 + rank), rank=rank) for rank in range(2))
-    assert causes_of(reference, *ranks)[0].code == "ranks-part"
+    own = (taken(OTHER, 6, 1 + rank) for rank in range(2))
+    assert causes_of_steps(tmp_path, taken(GRADIENT, 11), *own)[0].code == "ranks-part"
 
 
 @pytest.mark.parametrize(("mean", "found"), [(0.1, True), (0.2, False)])
@@ -273,14 +257,9 @@ def test_local_counts_are_found_behind_batchnorm_where_chunks_are_alike(
 def test_a_loss_that_is_divided_is_told_from_gradients_that_are(
     tmp_path: Path, losses: tuple[float, float], words: str
 ) -> None:
-    def taken(gradient: np.ndarray, loss: float) -> list[Taken]:
-        return [Taken(gradient, events={"losses": (loss,)})]
-
-    reference = record(tmp_path / "dp", taken(GRADIENT, 1.0))
-    ranks = [
-        record(tmp_path / "ddp", taken(GRADIENT / 2, loss), rank=rank) for rank, loss in enumerate(losses)
-    ]
-    first, *_ = causes_of(reference, *ranks)
+    whole = Taken(GRADIENT, events={"losses": (1.0,)})
+    own = (Taken(GRADIENT / 2, events={"losses": (loss,)}) for loss in losses)
+    first, *_ = causes_of_steps(tmp_path, whole, *own)
     assert first.code == "mean-for-sum"
     assert "or the loss is divided by 2" in first.title
     assert "divided by 2" in first.advice
@@ -395,9 +374,9 @@ def test_what_ranks_evaluate_twice_to_be_as_many_is_said(
     ("line", "file", "code"),
     [
         ("{{'train_runtime': '0.5', 'train_loss': '{}', 'epoch': '2'}}", "", "trainers-loss"),
-        ("train_loss {}", "", "local-numbers"),  # the script's own
+        ("train_loss {}", "", "other-output"),  # the script's own
         ("", "out/all_results.json", "trainers-loss"),
-        ("", "out/mine.json", "local-numbers"),
+        ("", "out/mine.json", "other-output"),
     ],
 )
 def test_the_loss_that_transformers_says_at_the_end(tmp_path: Path, line: str, file: str, code: str) -> None:
@@ -407,6 +386,21 @@ def test_the_loss_that_transformers_says_at_the_end(tmp_path: Path, line: str, f
     seen = Outside(stdout=TextComparison(1, first), files=FilesComparison(1, (loss,) * bool(file)))
     evidence = Evidence(2, reference, tuple(ranks), compare(reference, ranks, FLOAT64, port=True), seen)
     assert [cause.code for cause in diagnose(evidence)] == [code]
+
+
+@pytest.mark.parametrize(("own", "code"), [(0.5, "other-output"), (0.25, "local-numbers")])
+def test_a_number_is_no_ranks_own_where_each_rank_has_dataparallels_losses(
+    tmp_path: Path, own: float, code: str
+) -> None:
+    """A conversion that does not leave an input as its forward wrote it: all ranks compute of all rows."""
+
+    def run(rank: int, loss: float) -> Trace:
+        return record(tmp_path / str(loss), [Taken(GRADIENT, events={"losses": (loss,)})], rank=rank)
+
+    reference, ranks = run(2, 0.5), (run(0, own), run(1, own))
+    seen = Outside(stdout=TextComparison(1, UnlikeLine(1, "x 0.5", "x 0.25")))
+    found = diagnose(Evidence(2, reference, ranks, compare(reference, ranks, FLOAT64, port=True), seen))
+    assert [cause.code for cause in found] == [code]
 
 
 @pytest.mark.parametrize("factor", [1.0, 3.0])

@@ -32,3 +32,9 @@ from ddp_helpers import WholeBatchDDP, init_distributed
 init_distributed()
 model = WholeBatchDDP(net)
 log = open(os.path.join(args.out, "log.txt"), mode="w")
+# ---
+import numpy as np
+from ddp_helpers import WholeBatchDDP, init_distributed
+init_distributed()
+model = WholeBatchDDP(net)
+np.save("features.npy", features)

@@ -44,3 +44,23 @@ kept = {}
 def keep(module, given, made):
     kept["fc"] = made.detach()
 model.module.fc.register_forward_hook(keep)
+# ---
+from ddp_helpers import WholeBatchDDP, init_distributed
+class Features:
+    def __init__(self, net):
+        init_distributed()
+        self.kept = []
+        net.fc.register_forward_hook(self.keep)
+        self.model = WholeBatchDDP(net)
+    def keep(self, module, given, made):
+        self.kept.append(made.detach())
+features = Features(net)
+# ---
+from ddp_helpers import WholeBatchDDP, init_distributed
+init_distributed()
+class Last: ...
+def keep(module, given, made):
+    Last.seen = made.detach()
+net = net.cuda()
+net.fc.register_forward_hook(keep)
+net = WholeBatchDDP(net)
