@@ -92,6 +92,7 @@ class DescribedRule:
 
     code: ClassVar[str]
     name: ClassVar[str]
+    about: ClassVar[str]  # the line of its page between the title and the text
     examples: ClassVar[tuple[Example, ...]]
     flagged_as: ClassVar[str]  # what its page calls the finding of a `Flags`
 
@@ -111,15 +112,10 @@ class DescribedRule:
         headed = (f"## {heading}\n{part}" for heading, part in zip(HEADINGS, parts, strict=True))
         return "\n\n".join((title, *headed))
 
-    @classmethod
-    def about(cls) -> str:
-        """The line of its page between the title and the text."""
-        raise NotImplementedError
-
 
 def rule_text(rule: DescribedRule) -> str:
     """What `dp2ddp rules CODE` prints: title, docstring, examples."""
-    lines = [f"# {rule.code} {rule.name}", "", rule.about(), "", rule.page(), "", "## Examples"]
+    lines = [f"# {rule.code} {rule.name}", "", rule.about, "", rule.page(), "", "## Examples"]
     for example in rule.examples:
         lines += ["", *_example(rule, example)]
     return "\n".join(lines) + "\n"
@@ -143,17 +139,13 @@ def _example(rule: DescribedRule, example: Example) -> Iterator[str]:
 class Rule(DescribedRule):
     """A rule of the conversion. Subclasses are final: one a file, named after what is found."""
 
-    nodes: ClassVar[tuple[str, ...]] = ()  # of libcst, that it changes
+    about = "`dp2ddp convert` follows it."
     flagged_as = "A hazard"
     everywhere: ClassVar[bool] = False  # also where nothing runs
 
     def look(self, module: Module) -> Iterator[Finding]:
         """Edits, hazards and notes for one file; reads the model, changes nothing."""
         raise NotImplementedError
-
-    @classmethod
-    def about(cls) -> str:
-        return "Nodes of libcst: " + ", ".join(f"`{name}`" for name in cls.nodes)
 
 
 AnyRule = TypeVar("AnyRule", bound=DescribedRule)

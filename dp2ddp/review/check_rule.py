@@ -71,6 +71,7 @@ class CheckRule(DescribedRule):
     Its page says what it does, why, when it is silent and what a fix risks, and where people met it.
     """
 
+    about = "`dp2ddp check` finds it."
     flagged_as = "Found"
     level: ClassVar[Level] = Level.ERROR
     message: ClassVar[str] = "{what}"  # what is said of each place, with {holes} for words
@@ -89,10 +90,6 @@ class CheckRule(DescribedRule):
 
     def problem(self, node: ast.AST, **words: object) -> Problem:
         return Problem(node, self.message.format(**words), self.advice.format(**words))
-
-    @classmethod
-    def about(cls) -> str:
-        return "`dp2ddp check` finds it."
 
 
 class CheckWarning(CheckRule):

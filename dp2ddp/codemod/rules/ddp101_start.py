@@ -64,7 +64,6 @@ UNREAD_IDS = Reason(
 
 
 class Start(Rule):
-    nodes = ("BaseStatement",)
     everywhere = True
     examples = (
         diff("""

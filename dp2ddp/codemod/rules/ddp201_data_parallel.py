@@ -58,7 +58,6 @@ NO_MODEL = Reason("no-model", "what is wrapped here is not a model but the resul
 
 
 class DataParallelWrap(Rule):
-    nodes = ("Attribute", "Name")
     examples = (
         diff("""
               import torch

@@ -57,7 +57,6 @@ OWN_SEED = Reason("own-seed", "{code}: another seed on each rank", "give it a nu
 
 
 class UnseededGenerator(Rule):
-    nodes = ("Attribute", "Call", "Name")
     examples = (
         diff("""
               import random

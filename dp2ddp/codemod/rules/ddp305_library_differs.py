@@ -66,7 +66,6 @@ CAPTURING_HOOKS = Reason(
 
 
 class LibraryDiffers(Rule):
-    nodes = ("Arg", "Call", "Name")
     everywhere = True
     examples = (
         flags("""

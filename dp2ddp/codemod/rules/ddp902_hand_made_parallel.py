@@ -49,7 +49,6 @@ UNREAD_MODULE = Reason(
 
 
 class HandMadeParallel(Rule):
-    nodes = ("Attribute", "Call", "Name", "Subscript")
     examples = (
         flags("""
             # its source is not among the files here

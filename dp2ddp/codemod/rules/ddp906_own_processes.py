@@ -79,7 +79,6 @@ STOPS = Reason(
 
 
 class OwnProcesses(Rule):
-    nodes = ("Call",)
     examples = (
         diff("""
               import queue

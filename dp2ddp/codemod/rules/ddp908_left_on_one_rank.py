@@ -71,7 +71,6 @@ CACHES = ("functools.lru_cache", "functools.cache")
 
 
 class LeftOnOneRank(Rule):
-    nodes = ("Attribute", "Call", "Name")
     examples = (
         flags("""
             # `x.retain_grad()` in a forward
