@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from dp2ddp.codemod.edits import DropImport, TextEdit, gone_with, new_code
+from dp2ddp.codemod.edits import DropImport, Remove, TextEdit, gone_with, new_code
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.scopes import Binds
 from dp2ddp.codemod.plans.plan import in_order
@@ -26,7 +26,7 @@ def with_unused_imports(plan: Plan) -> Plan:
     return replace(plan, edits=in_order([*plan.edits, *drops]))
 
 
-def unused_imports(module: Module, edits: Sequence[TextEdit]) -> Iterator[DropImport]:
+def unused_imports(module: Module, edits: Sequence[TextEdit]) -> Iterator[DropImport | Remove]:
     """Edits that take out what others leave unused; of a package's `__init__.py` others use what it imports."""
     if not edits or Path(module.source.name).name == "__init__.py":
         return
@@ -49,8 +49,9 @@ def unused_imports(module: Module, edits: Sequence[TextEdit]) -> Iterator[DropIm
             and not _is_said(module, name, brought)
             and not _is_taken(module, name)
         )
+        because = f"nothing uses it any more: {', '.join(names)}"
         if names:
-            yield DropImport(node, names, f"nothing uses it any more: {', '.join(names)}")
+            yield DropImport(node, names, because) if node.names[len(names) :] else Remove(node, because)
 
 
 def _lines(module: Module, node: ast.stmt) -> str:
