@@ -21,8 +21,7 @@ from dp2ddp.codemod.looks.start import join_of
 from dp2ddp.codemod.looks.wraps import find_wraps, wraps_in
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.plans.acceptance import refuse_unmatched
-from dp2ddp.codemod.plans.checks import check_result
-from dp2ddp.codemod.plans.plan import plan_file
+from dp2ddp.codemod.plans.plan import edited, plan_file
 from dp2ddp.codemod.plans.planned import Plan
 from dp2ddp.codemod.plans.unused import with_unused_imports
 from dp2ddp.codemod.reading import read_program, unread_libraries
@@ -109,9 +108,8 @@ def _convert(project: Project, options: Options, begin: Callable[[str], object])
         place = HelperPlace.BESIDE  # several files need them
     if place is HelperPlace.BESIDE:
         refuse_hidden_helpers(planned.program)
-    texts = [_edited(each, place) for each in planned.plans]
-    for each, text in zip(planned.plans, texts, strict=True):
-        check_result(each, text)
+    library = all_templates()
+    texts = [edited(each, make_header(each, place, library)) for each in planned.plans]
     helpers = _helpers(planned, options) if place is HelperPlace.BESIDE else None
     return _conversion(planned, texts, helpers)
 
@@ -168,18 +166,6 @@ def _unchanged(planned: ProgramPlan) -> Conversion:
     wraps = find_wraps(planned.program) or hidden_wraps(planned.program)
     libraries = () if wraps else unread_libraries(planned.program.project)
     return replace(conversion, unread=(*conversion.unread, *libraries))
-
-
-def _edited(each: Plan, place: HelperPlace) -> str:
-    """The new text of a file."""
-    header = make_header(each, place, all_templates())
-    if not each.edits and not header:
-        return each.module.source.text
-    from dp2ddp.codemod.writing.apply import (
-        edit_text,  # libcst takes longer to import than most files to convert
-    )
-
-    return edit_text(each.module, each.text_edits, header)
 
 
 def _helpers(planned: ProgramPlan, options: Options) -> HelperModule | None:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from dp2ddp.codemod.edits import CODE, Edit, Finding, Hazard, Note, PassTo, gone_with
+from dp2ddp.codemod.edits import CODE, Edit, Finding, Hazard, Header, Note, PassTo, gone_with
 from dp2ddp.codemod.looks.hidden_wraps import left_to_script
 from dp2ddp.codemod.looks.ours import is_brought
 from dp2ddp.codemod.looks.own_mode import OwnMode
@@ -48,6 +48,17 @@ def plan_file(module: Module, rules: Sequence[Rule], accept: Sequence[AcceptOpti
         notes=in_order(notes),
         renamed=renamed,
     )
+
+
+def edited(plan: Plan, header: Header | None) -> str:
+    """The new text of a file."""
+    if not plan.edits and not header:
+        return plan.module.source.text
+    from dp2ddp.codemod.writing.apply import (
+        edit_text,  # libcst takes longer to import than most files to convert
+    )
+
+    return edit_text(plan.module, plan.text_edits, header)
 
 
 def in_order(planned: Iterable[Planned]) -> tuple[Planned, ...]:

@@ -1,11 +1,12 @@
 """Carry edits out: a libcst tree, one transformer over it, and what no edit is about is printed as it was read.
 
-What edits want of a node is done when it is left, so that edits inside it are there already.
+What edits want of a node is done when it is left, so that edits inside it are there already. What comes of it is
+checked before anybody gets it: it is Python, and other lines stay.
 """
 
 import ast
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import libcst as cst
 
@@ -21,9 +22,11 @@ from dp2ddp.codemod.edits import (
     TextEdit,
 )
 from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.model.positions import bounds
 from dp2ddp.codemod.writing.blocks import Added, Blocks
 from dp2ddp.codemod.writing.tree import Tree, deep_recursion, has_own_brackets, read_tree
 from dp2ddp.errors import ConversionError
+from dp2ddp.source.parsing import LINE_END, is_python
 
 SPACE = cst.SimpleWhitespace(" ")
 NONE = cst.SimpleWhitespace("")
@@ -33,12 +36,21 @@ KEEP_BRACKETS = (cst.NamedExpr, cst.Yield)  # no expressions without them, in mo
 def edit_text(script: Module, edits: Sequence[TextEdit], header: Header | None = None) -> str:
     """The text of a file after edits, with the lines that come behind its imports."""
     try:
-        return _edited(script, list(dict.fromkeys(edits)), header)
+        after = _edited(script, list(dict.fromkeys(edits)), header)
     except (cst.CSTValidationError, cst.ParserSyntaxError) as error:  # of what edits put together
         message = str(error).splitlines()[0]
         raise ConversionError(
             f"{script.source.name}: the result would not be Python ({message}); please report this script"
         ) from error
+    if not is_python(after):
+        raise ConversionError(
+            f"{script.source.name}: the result would not be Python; nothing was written. Please report this script"
+        )
+    if not keeps_other_lines(script.source.text, touched_lines(edits), after, _moved_lines(script, edits)):
+        raise ConversionError(
+            f"{script.source.name}: a line would change that no rule asked for. Please report this script"
+        )
+    return after
 
 
 def _edited(script: Module, edits: Sequence[TextEdit], header: Header | None) -> str:
@@ -289,3 +301,47 @@ def _has_comment_behind(alias: cst.ImportAlias) -> bool:
     comma = alias.comma
     behind = comma.whitespace_after if isinstance(comma, cst.Comma) else None
     return isinstance(behind, cst.ParenthesizedWhitespace) and behind.first_line.comment is not None
+
+
+# --- what is promised of a result
+
+
+def keeps_other_lines(before: str, touched: set[int], after: str, moved: Collection[int] = ()) -> bool:
+    """Whether all lines that are not touched stand in the result, in their order, to the last blank.
+
+    Of those that may have moved, the blanks before them may differ.
+    """
+    rest = iter(LINE_END.split(after))
+    lines = [each for each in enumerate(LINE_END.split(before), start=1) if each[0] not in touched]
+    return all(
+        any(each.lstrip() == line.lstrip() for each in rest) if number in moved else line in rest
+        for number, line in lines
+    )
+
+
+def touched_lines(edits: Iterable[TextEdit]) -> set[int]:
+    """The lines that edits may change, counted from 1."""
+    touched: set[int] = set()
+    for edit in edits:
+        first, _, last, _ = bounds(edit.node)
+        if isinstance(edit, DropArgument):  # the brackets that close behind it
+            first, last = bounds(edit.call.func)[2], bounds(edit.call)[2]
+        if isinstance(edit, Guard):
+            last = bounds(edit.last)[2]
+        touched.update(range(first, last + 1))
+    return touched
+
+
+def _moved_lines(script: Module, edits: Iterable[TextEdit]) -> set[int]:
+    """The lines that may begin elsewhere: those of a statement, or of the head of a block, with an edit in it."""
+    moved: set[int] = set()
+    positions = script.positions
+    for edit in edits:
+        statement = script.statement(edit.node)
+        first, _, last, _ = bounds(statement)
+        for inner in getattr(statement, "body", ())[:1]:
+            line = bounds(inner)[0]
+            stands_before = positions.text[positions.line_starts[line - 1] : positions.span(inner).start]
+            last = last if stands_before.strip() else line - 1  # `if x: f()`
+        moved.update(range(first + 1, last + 1))
+    return moved
