@@ -21,9 +21,8 @@ from dp2ddp.codemod.looks.start import join_of
 from dp2ddp.codemod.looks.wraps import find_wraps, wraps_in
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.plans.acceptance import refuse_unmatched
-from dp2ddp.codemod.plans.plan import edited, plan_file
+from dp2ddp.codemod.plans.plan import edited, plan_file, with_unused_imports
 from dp2ddp.codemod.plans.planned import Plan
-from dp2ddp.codemod.plans.unused import with_unused_imports
 from dp2ddp.codemod.reading import read_program, unread_libraries
 from dp2ddp.codemod.rule import Rule, pick_rules, rules_of_style
 from dp2ddp.errors import ConversionError
