@@ -163,23 +163,15 @@ def all_rules() -> tuple[Rule, ...]:
     return tuple(sorted(rules, key=lambda rule: rule.code))
 
 
-def rules_in(package: str, kind: type[AnyRule]) -> Iterator[AnyRule]:
-    """The rules of a kind that a package has: one in each of its files ddp*.py."""
-    members = importlib.import_module(package)
-    names = sorted(
-        module.name for module in pkgutil.iter_modules(members.__path__) if module.name.startswith("ddp")
-    )
-    for name in names:
-        yield _rule_of(vars(importlib.import_module(f"{package}.{name}")), kind)
-
-
-def _rule_of(members: dict[str, object], kind: type[AnyRule]) -> AnyRule:
-    (rule_class,) = (
-        member
-        for member in members.values()
-        if isinstance(member, type) and issubclass(member, kind) and member.__module__ == members["__name__"]
-    )
-    return rule_class()
+def rules_in(package: str, kind: type[AnyRule]) -> list[AnyRule]:
+    """The rules of a kind, by code: a rule exists by standing in a file of a package."""
+    files = pkgutil.iter_modules(importlib.import_module(package).__path__)
+    members = [
+        each for file in files for each in vars(importlib.import_module(f"{package}.{file.name}")).values()
+    ]
+    kinds = {each for each in members if isinstance(each, type) and issubclass(each, kind)}
+    own = (each() for each in kinds if each.__module__.startswith(package) and hasattr(each, "code"))
+    return sorted(own, key=lambda rule: rule.code)
 
 
 def pick_rules(rules: Sequence[Rule], select: tuple[str, ...], ignore: tuple[str, ...]) -> list[Rule]:
