@@ -78,15 +78,6 @@ class Start(Rule):
               if __name__ == "__main__":
                   main("0,1")
         """),
-        diff("""
-              from transformers import Trainer
-              def main():
-                  print("training")
-                  Trainer(model).train()
-              if __name__ == "__main__":
-            +     join_ranks()
-                  main()
-        """),
         flags("""
             # no place where the ranks could join
             import torch

@@ -67,18 +67,6 @@ class UnseededGenerator(Rule):
             + share_streams(random.seed, args.seed)
               fixed = np.random.default_rng(7)
         """),
-        diff("""
-              import torch
-              from torch.cuda import manual_seed_all
-              torch.manual_seed(0)
-            - manual_seed_all(0)
-            - state = torch.cuda.get_rng_state_all()
-            - with torch.random.fork_rng():
-            + seed_all_devices(0)
-            + state = get_device_states()
-            + with fork_streams():
-                  net(x)
-        """),
         flags("""
             # random.SystemRandom draws from the operating system
             import random

@@ -81,12 +81,6 @@ class LibraryDiffers(Rule):
             args = TrainingArguments("out", dataloader_drop_last=True)
             Trainer(model, args, DataCollatorForLanguageModeling(words), data).train()
         """),
-        notes("""
-            # hidden states hold layers twice
-            import torch, transformers
-            config = transformers.BertConfig(output_hidden_states=True)
-            net = torch.nn.DataParallel(transformers.BertModel(config))
-        """),
         Untouched("""
             from transformers import Trainer, TrainingArguments
             args = TrainingArguments("out", dataloader_drop_last=True)

@@ -40,7 +40,7 @@ from dp2ddp.codemod.looks.threads import (
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.reasons import Reason
-from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, flags, hand_on, notes
+from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, flags, hand_on
 
 ENDS = ("os._exit", "os.fork", "os.kill", "os.abort", "os.execv", "os.execve", "os.execl")
 NAMED = "multiprocessing.shared_memory.SharedMemory"
@@ -102,16 +102,6 @@ class OwnProcesses(Rule):
             threading.Thread(target=fill).start()
             breakpoint()
             os._exit(0)
-        """),
-        notes("""
-            # reaches one rank
-            # debug the original
-            import signal
-            import torch
-            net = torch.nn.DataParallel(net)
-            signal.signal(signal.SIGUSR1, save_and_stop)
-            if args.debug:
-                breakpoint()
         """),
         Untouched("""
             import signal
