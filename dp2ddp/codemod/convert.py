@@ -53,7 +53,9 @@ class ProgramPlan:
         """Whether anything is written: ranks join somewhere, and a wrap becomes one for them."""
         joins = join_of(self.program.entry) is not None
         if library_wraps(self.program):
-            return joins and (does_its_own(self.program) or any(map(_is_around, self.plans)))
+            edits = (edit for each in self.plans for edit in each.edits)
+            is_around = any(edit.code != "DDP101" for edit in edits)  # beside the place where the ranks join
+            return joins and (does_its_own(self.program) or is_around)
         return joins and any(each.wraps_converted for each in self.plans)
 
     @property
@@ -130,11 +132,6 @@ def plan_program(project: Project, options: Options) -> ProgramPlan | None:
     plans = tuple(plan_file(module, chosen, options.accept) for module in of_the_user(program))
     planned = ProgramPlan(program, plans)
     return replace(planned, plans=tuple(map(with_unused_imports, plans))) if planned.converts else planned
-
-
-def _is_around(each: Plan) -> bool:
-    """Whether anything changes in a file beside the place where the ranks join."""
-    return any(edit.code != "DDP101" for edit in each.edits)
 
 
 def _rules_for(program: Program, rules: Sequence[Rule]) -> Sequence[Rule]:

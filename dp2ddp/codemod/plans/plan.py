@@ -167,7 +167,10 @@ def _unused_imports(module: Module, edits: Sequence[TextEdit]) -> Iterator[DropI
     imports: list[Import] = [*module.all(ast.Import), *module.all(ast.ImportFrom)]
     for node in imports:
         parent = module.parents[node]
-        if not isinstance(parent, (ast.Module, ast.FunctionDef)) or STAYS.search(_lines(module, node)):
+        last = node.end_lineno or node.lineno
+        lines = positions.text[positions.line_starts[node.lineno - 1] : positions.line_end(last)]
+        has_comments = last > node.lineno and "#" in lines  # of its names
+        if has_comments or STAYS.search(lines) or not isinstance(parent, (ast.Module, ast.FunctionDef)):
             continue
         names = tuple(
             name
@@ -183,12 +186,6 @@ def _unused_imports(module: Module, edits: Sequence[TextEdit]) -> Iterator[DropI
         because = f"nothing uses it any more: {', '.join(names)}"
         if names:
             yield DropImport(node, names, because) if node.names[len(names) :] else Remove(node, because)
-
-
-def _lines(module: Module, node: ast.stmt) -> str:
-    positions = module.positions
-    last = node.end_lineno or node.lineno
-    return positions.text[positions.line_starts[node.lineno - 1] : positions.line_end(last)]
 
 
 def _has_no_other_effect(node: Import, alias: ast.alias) -> bool:

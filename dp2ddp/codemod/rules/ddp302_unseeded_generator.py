@@ -131,7 +131,8 @@ def _may_be_none(module: Module, node: ast.AST, depth: int = DEPTH) -> bool:
 
     `torch.manual_seed(seed)` of the same text, anywhere in the program, says that it is a number.
     """
-    if _is_a_number_elsewhere(module, node):
+    seeds = (call.node for _, call in module.program.calls if does(call.name) is Does.SEED)
+    if ast.unparse(node) in (ast.unparse(seed.args[0]) for seed in seeds if seed.args):
         return False
     match node:
         case ast.Constant(value=value):
@@ -159,9 +160,3 @@ def _is_unseen(module: Module, node: ast.Name) -> bool:
     called = module.parents[function] if is_init else function
     calls = module.program.calls_of(module, called) if Binds.PARAMETER in ways else ()
     return any(call.may_have_more for _, call in calls)
-
-
-def _is_a_number_elsewhere(module: Module, node: ast.AST) -> bool:
-    text = ast.unparse(node)
-    seeds = (call for _, call in module.program.calls if does(call.name) is Does.SEED)
-    return any(ast.unparse(call.node.args[0]) == text for call in seeds if call.node.args)

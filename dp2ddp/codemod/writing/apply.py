@@ -285,22 +285,8 @@ def _without_names(
     *others, last = (
         alias for alias in statement.names if (alias.evaluated_alias or alias.evaluated_name) not in names
     )
-    end = statement.names[-1].comma
-    if last is statement.names[-1] or not _has_comment_behind(last):
-        return statement.with_changes(names=[*others, last.with_changes(comma=end)])
-    assert isinstance(statement, cst.ImportFrom)
-    assert isinstance(statement.rpar, cst.RightParen)
-    below = end.whitespace_after if isinstance(end, cst.Comma) else statement.rpar.whitespace_before
-    closing = {"last_line": below.last_line} if isinstance(below, cst.ParenthesizedWhitespace) else {}
-    comma = last.comma.with_deep_changes(last.comma.whitespace_after, **closing)  # type: ignore[union-attr]
-    rpar = cst.RightParen(cst.SimpleWhitespace(""))
-    return statement.with_changes(names=[*others, last.with_changes(comma=comma)], rpar=rpar)
-
-
-def _has_comment_behind(alias: cst.ImportAlias) -> bool:
-    comma = alias.comma
-    behind = comma.whitespace_after if isinstance(comma, cst.Comma) else None
-    return isinstance(behind, cst.ParenthesizedWhitespace) and behind.first_line.comment is not None
+    last = last.with_changes(comma=statement.names[-1].comma)
+    return statement.with_changes(names=[*others, last])
 
 
 # --- what is promised of a result
