@@ -98,16 +98,13 @@ class UnseededGenerator(Rule):
                 yield Hazard(call.node, FROM_FILE)
             elif call.name is None and method(call.method) is MethodDoes.SEED and call.is_bare:
                 yield Hazard(call.node, OWN_SEED.of(code=module.text(call.node)))
-        for node, name in handed_on(module, Does.DRAW_BY_SYSTEM):
-            yield Hazard(node, BY_SYSTEM.of(name=name))
-        for kind, helper in HELPERS.items():
-            for node, name in handed_on(module, kind):
-                is_hazard = name in OF_DEVICES
-                yield (
-                    Hazard(node, OWN_SEED.of(code=name))
-                    if is_hazard
-                    else hand_on(module, node, helper, ALIKE)
-                )
+        for node, name in handed_on(module, Does.DRAW_BY_SYSTEM, *HELPERS):
+            if name in OF_DEVICES:
+                yield Hazard(node, OWN_SEED.of(code=name))
+            elif (kind := does(name)) in HELPERS:
+                yield hand_on(module, node, HELPERS[kind], ALIKE)
+            else:
+                yield Hazard(node, BY_SYSTEM.of(name=name))
         yield from replaced(module, STATES, OF_EACH)
         yield from _of_devices(module)
 
