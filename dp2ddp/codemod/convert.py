@@ -75,21 +75,18 @@ def convert(
     options = options or Options()
     try:
         with garbage_waits():
-            conversion = _in_style(project, options, begin)
+            if options.style == EXACT:
+                conversion = _convert(project, options, begin)
+            else:  # the exact style needs none of it
+                from dp2ddp.codemod.idiomatic.convert import convert_idiomatic
+
+                conversion = convert_idiomatic(project, options)
     except RecursionError as error:
         raise ConversionError(
             f"{project.entry.name}: nested too deeply to be converted, it or a module of its own"
         ) from error
     refuse_unmatched(options.accept, conversion.accepted, conversion.hazards, project.entry.name)
     return replace(conversion, unread=tuple(dict.fromkeys((*project.unread, *conversion.unread))))
-
-
-def _in_style(project: Project, options: Options, begin: Callable[[str], object]) -> Conversion:
-    if options.style == EXACT:
-        return _convert(project, options, begin)
-    from dp2ddp.codemod.idiomatic.convert import convert_idiomatic  # the exact style needs none of it
-
-    return convert_idiomatic(project, options)
 
 
 def _convert(project: Project, options: Options, begin: Callable[[str], object]) -> Conversion:

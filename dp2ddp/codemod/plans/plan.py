@@ -169,8 +169,7 @@ def _unused_imports(module: Module, edits: Sequence[TextEdit]) -> Iterator[DropI
         parent = module.parents[node]
         last = node.end_lineno or node.lineno
         lines = positions.text[positions.line_starts[node.lineno - 1] : positions.line_end(last)]
-        has_comments = last > node.lineno and "#" in lines  # of its names
-        if has_comments or STAYS.search(lines) or not isinstance(parent, (ast.Module, ast.FunctionDef)):
+        if not isinstance(parent, (ast.Module, ast.FunctionDef)) or STAYS.search(lines):
             continue
         names = tuple(
             name
@@ -184,8 +183,10 @@ def _unused_imports(module: Module, edits: Sequence[TextEdit]) -> Iterator[DropI
             and not _is_taken(module, name)
         )
         because = f"nothing uses it any more: {', '.join(names)}"
-        if names:
-            yield DropImport(node, names, because) if node.names[len(names) :] else Remove(node, because)
+        if len(names) == len(node.names):
+            yield Remove(node, because)
+        elif names and not (last > node.lineno and "#" in lines):  # whose names have comments of their own
+            yield DropImport(node, names, because)
 
 
 def _has_no_other_effect(node: Import, alias: ast.alias) -> bool:

@@ -120,6 +120,8 @@ class Rewriter(cst.CSTTransformer):
         for edit in reversed(edits):
             match node, edit:
                 case cst.Arg(), Replace():
+                    if edits[1:]:
+                        raise self._clash(edit.node)
                     return self._replaced_argument(node, edit)
                 case _, Replace():
                     assert isinstance(node, cst.BaseExpression)
