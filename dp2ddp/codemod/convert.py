@@ -21,10 +21,8 @@ from dp2ddp.codemod.looks.start import join_of
 from dp2ddp.codemod.looks.wraps import find_wraps, wraps_in
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.plans.acceptance import refuse_unmatched
-from dp2ddp.codemod.plans.checks import check_result
-from dp2ddp.codemod.plans.plan import plan_file
+from dp2ddp.codemod.plans.plan import edited, plan_file, with_unused_imports
 from dp2ddp.codemod.plans.planned import Plan
-from dp2ddp.codemod.plans.unused import with_unused_imports
 from dp2ddp.codemod.reading import read_program, unread_libraries
 from dp2ddp.codemod.rule import Rule, pick_rules, rules_of_style
 from dp2ddp.errors import ConversionError
@@ -55,7 +53,9 @@ class ProgramPlan:
         """Whether anything is written: ranks join somewhere, and a wrap becomes one for them."""
         joins = join_of(self.program.entry) is not None
         if library_wraps(self.program):
-            return joins and (does_its_own(self.program) or any(map(_is_around, self.plans)))
+            edits = (edit for each in self.plans for edit in each.edits)
+            is_around = any(edit.code != "DDP101" for edit in edits)  # beside the place where the ranks join
+            return joins and (does_its_own(self.program) or is_around)
         return joins and any(each.wraps_converted for each in self.plans)
 
     @property
@@ -75,21 +75,18 @@ def convert(
     options = options or Options()
     try:
         with garbage_waits():
-            conversion = _in_style(project, options, begin)
+            if options.style == EXACT:
+                conversion = _convert(project, options, begin)
+            else:  # the exact style needs none of it
+                from dp2ddp.codemod.idiomatic.convert import convert_idiomatic
+
+                conversion = convert_idiomatic(project, options)
     except RecursionError as error:
         raise ConversionError(
             f"{project.entry.name}: nested too deeply to be converted, it or a module of its own"
         ) from error
     refuse_unmatched(options.accept, conversion.accepted, conversion.hazards, project.entry.name)
     return replace(conversion, unread=tuple(dict.fromkeys((*project.unread, *conversion.unread))))
-
-
-def _in_style(project: Project, options: Options, begin: Callable[[str], object]) -> Conversion:
-    if options.style == EXACT:
-        return _convert(project, options, begin)
-    from dp2ddp.codemod.idiomatic.convert import convert_idiomatic  # the exact style needs none of it
-
-    return convert_idiomatic(project, options)
 
 
 def _convert(project: Project, options: Options, begin: Callable[[str], object]) -> Conversion:
@@ -109,9 +106,8 @@ def _convert(project: Project, options: Options, begin: Callable[[str], object])
         place = HelperPlace.BESIDE  # several files need them
     if place is HelperPlace.BESIDE:
         refuse_hidden_helpers(planned.program)
-    texts = [_edited(each, place) for each in planned.plans]
-    for each, text in zip(planned.plans, texts, strict=True):
-        check_result(each, text)
+    library = all_templates()
+    texts = [edited(each, make_header(each, place, library)) for each in planned.plans]
     helpers = _helpers(planned, options) if place is HelperPlace.BESIDE else None
     return _conversion(planned, texts, helpers)
 
@@ -133,11 +129,6 @@ def plan_program(project: Project, options: Options) -> ProgramPlan | None:
     plans = tuple(plan_file(module, chosen, options.accept) for module in of_the_user(program))
     planned = ProgramPlan(program, plans)
     return replace(planned, plans=tuple(map(with_unused_imports, plans))) if planned.converts else planned
-
-
-def _is_around(each: Plan) -> bool:
-    """Whether anything changes in a file beside the place where the ranks join."""
-    return any(edit.code != "DDP101" for edit in each.edits)
 
 
 def _rules_for(program: Program, rules: Sequence[Rule]) -> Sequence[Rule]:
@@ -168,18 +159,6 @@ def _unchanged(planned: ProgramPlan) -> Conversion:
     wraps = find_wraps(planned.program) or hidden_wraps(planned.program)
     libraries = () if wraps else unread_libraries(planned.program.project)
     return replace(conversion, unread=(*conversion.unread, *libraries))
-
-
-def _edited(each: Plan, place: HelperPlace) -> str:
-    """The new text of a file."""
-    header = make_header(each, place, all_templates())
-    if not each.edits and not header:
-        return each.module.source.text
-    from dp2ddp.codemod.writing.apply import (
-        edit_text,  # libcst takes longer to import than most files to convert
-    )
-
-    return edit_text(each.module, each.text_edits, header)
 
 
 def _helpers(planned: ProgramPlan, options: Options) -> HelperModule | None:

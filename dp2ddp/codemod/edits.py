@@ -11,104 +11,104 @@ from dp2ddp.codemod.model.positions import Positions, Span
 from dp2ddp.codemod.reasons import Reason
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Edit:
-    """A change of a file."""
+    """A change of a file; two rules may want the same, each for its own reason."""
 
-    helpers: tuple[str, ...] = field(default=(), kw_only=True)  # that its code calls
+    helpers: tuple[str, ...] = field(default=(), kw_only=True, compare=False)  # that its code calls
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Replace(Edit):
     """Put `code` in the place of an expression; a hole `{name}` is filled with the edited text of a node."""
 
     node: ast.AST
     code: str
-    because: str | Reason  # a text: the only one that its rule has
-    holes: Mapping[str, ast.AST] = field(default_factory=dict)
+    because: str | Reason = field(compare=False)  # a text: the only one that its rule has
+    holes: Mapping[str, ast.AST] = field(default_factory=dict, hash=False)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class PassTo(Edit):
     """Turn `f(a, b)` into `helper(f, a, b)`; the arguments stay as they are written."""
 
     node: ast.Call
     helper: str
-    because: str
+    because: str = field(compare=False)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class SetArgument(Edit):
     """Give a call a keyword argument, after those it has."""
 
     node: ast.Call
     keyword: str
     code: str
-    because: str
+    because: str = field(compare=False)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class DropArgument(Edit):
     """Take an argument (positional expression or keyword) out of a call."""
 
     node: ast.expr | ast.keyword
     call: ast.Call
-    because: str
+    because: str = field(compare=False)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Remove(Edit):
     """Take a whole simple statement out; `pass` takes its place where a block would be empty."""
 
     node: ast.stmt
-    because: str
+    because: str = field(compare=False)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class InsertBefore(Edit):
     """Put a line before a statement, indented like it; `apart`: at module level, with empty lines around it."""
 
     node: ast.stmt
     code: str
-    because: str
+    because: str = field(compare=False)
     apart: bool = True
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class InsertAfter(Edit):
     """Put a line after a statement, indented like it."""
 
     node: ast.stmt
     code: str
-    because: str
+    because: str = field(compare=False)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Decorate(Edit):
     """Put a decorator right above a class or a function, under those it has."""
 
     node: ast.ClassDef | ast.FunctionDef
     code: str
-    because: str
+    because: str = field(compare=False)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Guard(Edit):
     """Put statements that follow each other in one block, `node` to `last`, under `if test:`."""
 
     node: ast.stmt
     last: ast.stmt
     test: str
-    because: str
+    because: str = field(compare=False)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class DropImport(Edit):
-    """Take names out of an import; without any it goes whole."""
+    """Take names out of an import; others stay."""
 
     node: ast.Import | ast.ImportFrom
     names: tuple[str, ...]  # as the file knows them
-    because: str
+    because: str = field(compare=False)
 
 
 @dataclass(frozen=True, eq=False)

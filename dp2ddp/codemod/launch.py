@@ -1,7 +1,5 @@
 """What starts the converted script: one process a device."""
 
-from collections.abc import Iterator
-
 from dp2ddp.codemod.looks.orders import hash_orders
 from dp2ddp.codemod.looks.ours import of_the_user
 from dp2ddp.codemod.looks.start import join_of, visible_count, visible_text
@@ -27,18 +25,15 @@ def job_of(program: Program, world: int | None, is_project: bool) -> Job:
 
 def settings_of(program: Program) -> dict[str, str]:
     """The environment variables that ranks need from their first moment on."""
-    return dict(_settings(program))
+    join, devices = join_of(program.entry), visible_text(program.entry)
+    # else each rank starts twice (DDP101)
+    settings = {"PYTHONHASHSEED": "0"} if walks_over_sets(program) else {}
+    if join and join.late and devices is not None:
+        settings["CUDA_VISIBLE_DEVICES"] = devices
+    return settings
 
 
 def walks_over_sets(program: Program) -> bool:
     """Whether an order that comes from the hashes of strings may matter."""
     modules, runs = of_the_user(program), program.reach.runs
     return any(runs(module, node) for module in modules for node in hash_orders(module))
-
-
-def _settings(program: Program) -> Iterator[tuple[str, str]]:
-    if walks_over_sets(program):  # else each rank starts twice (DDP101)
-        yield "PYTHONHASHSEED", "0"
-    join, devices = join_of(program.entry), visible_text(program.entry)
-    if join and join.late and devices is not None:
-        yield "CUDA_VISIBLE_DEVICES", devices

@@ -45,28 +45,22 @@ def readiness(project: Project) -> Readiness:
     """What a script and its local modules say."""
     program = read_program(project)
     libraries = library_wraps(program)
-    wraps_on = [
-        f"{wrap.module.source.name}:{wrap.node.lineno}"
-        for wrap in hidden_wraps(program)
-        if not wrap.library.starts_ddp
-    ]
-    joins = any(map(JOINING.search, project.texts)) and not wraps_on
+    by_library = [wrap for wrap in hidden_wraps(program) if not wrap.library.starts_ddp]
+    wraps = [(wrap.module, wrap.node) for wrap in find_wraps(program) if not wrap.is_single]
+    wraps += [(wrap.module, wrap.node) for wrap in by_library]
+    places = [f"{module.source.name}:{node.lineno}" for module, node in wraps]
+    joins = any(map(JOINING.search, project.texts)) and not by_library
+    # what merely may be DataParallel, under another name, counts where nothing else makes several processes one
+    if not places and not joins and _may_be_wrapped(program):
+        places = [program.entry.source.name]
     return Readiness(
-        # what merely may be DataParallel, under another name, counts where nothing else makes several processes one
-        still_wrapped=_first_wrap(program)
-        or next(iter(wraps_on), None)
-        or (program.entry.source.name if not joins and _may_be_wrapped(program) else None),
+        still_wrapped=next(iter(places), None),
         around=libraries[0].library.name if libraries and convert(project).changed else "",
         joins=joins,
         settings=settings_of(program),
         visible_devices=visible_text(program.entry),
         reads_checkpoints=any(map(READING.search, project.texts)),
     )
-
-
-def _first_wrap(program: Program) -> str | None:
-    wraps = (wrap for wrap in find_wraps(program) if not wrap.is_single)
-    return next((f"{wrap.module.source.name}:{wrap.node.lineno}" for wrap in wraps), None)
 
 
 def _may_be_wrapped(program: Program) -> bool:

@@ -92,6 +92,7 @@ class DescribedRule:
 
     code: ClassVar[str]
     name: ClassVar[str]
+    about: ClassVar[str]  # the line of its page between the title and the text
     examples: ClassVar[tuple[Example, ...]]
     flagged_as: ClassVar[str]  # what its page calls the finding of a `Flags`
 
@@ -111,15 +112,10 @@ class DescribedRule:
         headed = (f"## {heading}\n{part}" for heading, part in zip(HEADINGS, parts, strict=True))
         return "\n\n".join((title, *headed))
 
-    @classmethod
-    def about(cls) -> str:
-        """The line of its page between the title and the text."""
-        raise NotImplementedError
-
 
 def rule_text(rule: DescribedRule) -> str:
     """What `dp2ddp rules CODE` prints: title, docstring, examples."""
-    lines = [f"# {rule.code} {rule.name}", "", rule.about(), "", rule.page(), "", "## Examples"]
+    lines = [f"# {rule.code} {rule.name}", "", rule.about, "", rule.page(), "", "## Examples"]
     for example in rule.examples:
         lines += ["", *_example(rule, example)]
     return "\n".join(lines) + "\n"
@@ -143,17 +139,13 @@ def _example(rule: DescribedRule, example: Example) -> Iterator[str]:
 class Rule(DescribedRule):
     """A rule of the conversion. Subclasses are final: one a file, named after what is found."""
 
-    nodes: ClassVar[tuple[str, ...]] = ()  # of libcst, that it changes
+    about = "`dp2ddp convert` follows it."
     flagged_as = "A hazard"
     everywhere: ClassVar[bool] = False  # also where nothing runs
 
     def look(self, module: Module) -> Iterator[Finding]:
         """Edits, hazards and notes for one file; reads the model, changes nothing."""
         raise NotImplementedError
-
-    @classmethod
-    def about(cls) -> str:
-        return "Nodes of libcst: " + ", ".join(f"`{name}`" for name in cls.nodes)
 
 
 AnyRule = TypeVar("AnyRule", bound=DescribedRule)
@@ -171,23 +163,15 @@ def all_rules() -> tuple[Rule, ...]:
     return tuple(sorted(rules, key=lambda rule: rule.code))
 
 
-def rules_in(package: str, kind: type[AnyRule]) -> Iterator[AnyRule]:
-    """The rules of a kind that a package has: one in each of its files ddp*.py."""
-    members = importlib.import_module(package)
-    names = sorted(
-        module.name for module in pkgutil.iter_modules(members.__path__) if module.name.startswith("ddp")
-    )
-    for name in names:
-        yield _rule_of(vars(importlib.import_module(f"{package}.{name}")), kind)
-
-
-def _rule_of(members: dict[str, object], kind: type[AnyRule]) -> AnyRule:
-    (rule_class,) = (
-        member
-        for member in members.values()
-        if isinstance(member, type) and issubclass(member, kind) and member.__module__ == members["__name__"]
-    )
-    return rule_class()
+def rules_in(package: str, kind: type[AnyRule]) -> list[AnyRule]:
+    """The rules of a kind, by code: a rule exists by standing in a file of a package."""
+    files = pkgutil.iter_modules(importlib.import_module(package).__path__)
+    members = [
+        each for file in files for each in vars(importlib.import_module(f"{package}.{file.name}")).values()
+    ]
+    kinds = {each for each in members if isinstance(each, type) and issubclass(each, kind)}
+    own = (each() for each in kinds if each.__module__.startswith(package) and hasattr(each, "code"))
+    return sorted(own, key=lambda rule: rule.code)
 
 
 def pick_rules(rules: Sequence[Rule], select: tuple[str, ...], ignore: tuple[str, ...]) -> list[Rule]:

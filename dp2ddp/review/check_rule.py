@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib
-import pkgutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -18,6 +16,7 @@ from dp2ddp.codemod.rule import (
     all_rules,
     diff,
     flags,
+    rules_in,
 )
 from dp2ddp.review import rules
 from dp2ddp.review.ddp_script import DDPScript
@@ -71,6 +70,7 @@ class CheckRule(DescribedRule):
     Its page says what it does, why, when it is silent and what a fix risks, and where people met it.
     """
 
+    about = "`dp2ddp check` finds it."
     flagged_as = "Found"
     level: ClassVar[Level] = Level.ERROR
     message: ClassVar[str] = "{what}"  # what is said of each place, with {holes} for words
@@ -89,10 +89,6 @@ class CheckRule(DescribedRule):
 
     def problem(self, node: ast.AST, **words: object) -> Problem:
         return Problem(node, self.message.format(**words), self.advice.format(**words))
-
-    @classmethod
-    def about(cls) -> str:
-        return "`dp2ddp check` finds it."
 
 
 class CheckWarning(CheckRule):
@@ -115,8 +111,5 @@ def described_rules() -> list[DescribedRule]:
 
 @lru_cache
 def check_rules() -> tuple[CheckRule, ...]:
-    """Every rule of the check, by code: a rule exists by standing in a file of rules/."""
-    names = (f"{rules.__name__}.{each.name}" for each in pkgutil.iter_modules(rules.__path__))
-    own = (each for name in names for each in vars(importlib.import_module(name)).values())
-    kinds = {each for each in own if isinstance(each, type) and issubclass(each, CheckRule)}
-    return tuple(sorted((kind() for kind in kinds if hasattr(kind, "code")), key=lambda rule: rule.code))
+    """Every rule of the check, by code."""
+    return tuple(rules_in(rules.__name__, CheckRule))

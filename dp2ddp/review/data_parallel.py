@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dp2ddp.codemod.conversion import MENTION, Options
-from dp2ddp.codemod.edits import DropImport, Hazard
+from dp2ddp.codemod.edits import DropImport, Hazard, Remove
 from dp2ddp.codemod.knowledge.derived import CLASSES
 from dp2ddp.codemod.plans.planned import WRAP_RULE, WRAP_RULES, Plan, listed
 from dp2ddp.errors import Dp2DdpError, SourceError
@@ -84,7 +84,8 @@ def _planned(entry: str, project: Project) -> Iterator[PlacedProblem]:
             problem = Problem(hazard.finding.node, hazard.because, hazard.finding.advice)
             yield replace(problem.placed(each.module, hazard.code, Level.ERROR), file=file)
         edits = (edit for edit in each.edits if edit.code in WRAP_RULES and planned.converts)
-        wraps = [edit for edit in edits if not isinstance(edit.finding, DropImport)]  # an import goes with it
+        # an import goes with it
+        wraps = [edit for edit in edits if not isinstance(edit.finding, (DropImport, Remove))]
         for wrap in {wrap.line: wrap for wrap in reversed(wraps)}.values():  # the first on its line
             problem = Problem(wrap.finding.node, WRAPPED, f"{_convert(entry)}: {_result(planned.plans)}")
             yield replace(problem.placed(each.module, wrap.code, Level.NOTE), file=file)

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from dp2ddp.codemod.conversion import MENTION, Conversion, FileConversion, Options
 from dp2ddp.codemod.convert import convert
 from dp2ddp.codemod.helpers import HelperPlace
-from dp2ddp.codemod.plans.checks import keeps_other_lines, touched_lines
+from dp2ddp.codemod.writing.apply import keeps_other_lines, touched_lines
 from dp2ddp.errors import ConversionError, Dp2DdpError
 from dp2ddp.source.files import decode_source
 from dp2ddp.source.helper_module import NAME
@@ -118,7 +118,7 @@ def file_is_sound(file: FileConversion, conversion: Conversion) -> None:
         assert compiles(file.data), "compiles no more"
     assert file.plan is not None
     anywhere = range(1, file.before.text.count("\n") + file.before.text.count("\r") + 2)  # lines may begin
-    assert keeps_other_lines(file.before.text, touched_lines(file.plan), file.after, anywhere)
+    assert keeps_other_lines(file.before.text, touched_lines(file.plan.text_edits), file.after, anywhere)
     assert conversion.launch_of()
 
 

@@ -161,6 +161,8 @@ def test_a_keyword_argument_may_become_another() -> None:
         return [Replace(given, "b={it}", "", {"it": given.value})]
 
     assert edited("f(p , (q)  ,  a = 1 )\n", make) == "f(p , (q)  ,  b=1 )\n"
+    with pytest.raises(ConversionError, match="two rules"):
+        edited("f(a=1)\n", lambda one: [*make(one), Replace(call(one).keywords[0], "c=2", "")])
 
 
 def test_what_would_be_no_python_is_refused() -> None:

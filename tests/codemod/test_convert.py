@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dp2ddp.codemod.conversion import Conversion, Options
 from dp2ddp.codemod.convert import convert
 from dp2ddp.codemod.helpers import HelperPlace
-from dp2ddp.codemod.plans.checks import keeps_other_lines
+from dp2ddp.codemod.writing.apply import keeps_other_lines
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.projects import Project
 from tests.codemod.scripts import converted

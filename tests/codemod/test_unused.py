@@ -40,8 +40,8 @@ def imports(text: str) -> str:
             id="the first",
         ),
         pytest.param(
-            "from torch.nn import (\n    Module,  # a\n    DataParallel,\n)\nModule\n",
-            "from torch.nn import (\n    Module,  # a\n)\n",
+            "from torch.nn import (\n    Module,\n    DataParallel,\n)\nModule\n",
+            "from torch.nn import (\n    Module,\n)\n",
             id="lines",
         ),
         pytest.param(
@@ -50,14 +50,9 @@ def imports(text: str) -> str:
             id="a shared line",
         ),
         pytest.param(
-            "from torch.nn import (Module,  # a\n    DataParallel)\nModule\n",
-            "from torch.nn import (Module,  # a\n    )\n",
+            "from torch.nn import (Module,\n    DataParallel)\nModule\n",
+            "from torch.nn import (Module)\n",
             id="lines without a last comma",
-        ),
-        pytest.param(
-            "from torch.nn import (\n    DataParallel,  # dp\n    Module,\n)\nModule\n",
-            "from torch.nn import (\n    Module,\n)\n",
-            id="the first of lines",
         ),
     ],
 )
@@ -104,6 +99,10 @@ def test_in_a_function_it_goes_as_well() -> None:
             id="try",
         ),
         pytest.param("from torch.nn import *\n" + USE, id="star"),
+        pytest.param(
+            "from torch.nn import (\n    Module,\n    DataParallel,  # dp\n)\nModule\n" + USE,
+            id="comments of names",
+        ),
         pytest.param("import torch.nn\nnet = torch.nn.DataParallel(net)\n", id="a package by its own name"),
     ],
 )

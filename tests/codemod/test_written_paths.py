@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from dp2ddp.codemod.written_paths import written_paths
+from dp2ddp.codemod.result_files import written_paths
 
 
 @pytest.mark.parametrize(

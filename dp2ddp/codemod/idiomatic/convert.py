@@ -13,16 +13,13 @@ from dp2ddp.codemod.launch import job_of
 from dp2ddp.codemod.looks.hidden_wraps import hidden_wraps
 from dp2ddp.codemod.looks.ours import of_the_user
 from dp2ddp.codemod.looks.wraps import find_wraps, largest_count
-from dp2ddp.codemod.plans.checks import check_result
-from dp2ddp.codemod.plans.plan import plan_file
-from dp2ddp.codemod.plans.planned import Plan
+from dp2ddp.codemod.plans.plan import edited, plan_file
 from dp2ddp.codemod.reading import read_program
 from dp2ddp.codemod.rule import Rule, pick_rules, rules_in
 from dp2ddp.codemod.rules.ddp104_async_argument import AsyncArgument
 from dp2ddp.codemod.rules.ddp208_library_wraps import LibraryWraps
 from dp2ddp.codemod.rules.ddp305_library_differs import LibraryDiffers
 from dp2ddp.codemod.rules.ddp911_notebook_only import NotebookOnly
-from dp2ddp.codemod.writing.apply import edit_text
 from dp2ddp.source.projects import Project
 from dp2ddp.styles import IDIOMATIC
 
@@ -39,7 +36,9 @@ def convert_idiomatic(project: Project, options: Options) -> Conversion:
     plans = [plan_file(module, rules, options.accept) for module in of_the_user(program)]
     refused = any(each.hazards for each in plans)
     files = [
-        FileConversion(each.module.source, each.module.source.text if refused else edited(each), each)
+        FileConversion(
+            each.module.source, each.module.source.text if refused else edited(each, make_header(each)), each
+        )
         for each in plans
     ]
     is_project = bool(project.entry_names) or any(file.changed for file in files[1:])
@@ -60,13 +59,3 @@ def convert_idiomatic(project: Project, options: Options) -> Conversion:
 def all_rules() -> tuple[Rule, ...]:
     """The rules of this style, by code: a rule exists by being a file; two are the exact style's."""
     return (AsyncArgument(), *rules_in(__package__, Rule), NotebookOnly())
-
-
-def edited(each: Plan) -> str:
-    """The new text of a file."""
-    header = make_header(each)
-    if not each.edits and not header:
-        return each.module.source.text
-    text = edit_text(each.module, each.text_edits, header)
-    check_result(each, text)
-    return text

@@ -34,7 +34,6 @@ LEAVES = ("sys.exit", "builtins.exit", "builtins.quit", "os._exit")
 
 
 class ProcessGroup(Rule):
-    nodes = ("BaseStatement",)
     everywhere = True  # torchrun may start a mode that nothing else does
     examples = (
         diff("""

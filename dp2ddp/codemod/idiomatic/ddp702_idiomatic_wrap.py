@@ -70,7 +70,6 @@ OWN_SHARES = Reason("own-shares", "{name} shares batches out in its own way", "c
 
 
 class Wrapped(Rule):
-    nodes = ("Arg", "Attribute", "BaseStatement", "Call", "Expr", "FormattedString", "Name", "SimpleString")
     examples = (
         diff("""
               import torch

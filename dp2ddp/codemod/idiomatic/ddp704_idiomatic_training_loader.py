@@ -55,7 +55,6 @@ EPOCH = re.compile(
 
 
 class TrainingLoader(Rule):
-    nodes = ("Arg", "BaseStatement", "Integer")
     examples = (
         diff("""
               import torch

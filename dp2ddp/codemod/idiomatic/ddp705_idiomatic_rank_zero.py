@@ -62,7 +62,6 @@ HAS_WRITTEN = "rank 0 has written"
 
 
 class RankZeroWrites(Rule):
-    nodes = ("Arg", "BaseStatement")
     examples = (
         diff("""
               import os

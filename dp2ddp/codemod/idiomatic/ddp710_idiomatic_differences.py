@@ -40,7 +40,6 @@ OF_A_BATCH = re.compile(rf"{FIGURE.pattern}|^(isnan|isinf|isfinite|item|any|all|
 
 
 class Differences(Rule):
-    nodes = ("BaseStatement", "If")
     examples = (
         diff("""
               import torch

@@ -31,6 +31,7 @@ from dp2ddp.codemod.looks.start import Join, devices_set, first_act, join_of, se
 from dp2ddp.codemod.looks.trained import trains_outside
 from dp2ddp.codemod.looks.wraps import find_wraps, largest_count, wraps_in
 from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Rule, Untouched, diff, flags
 
@@ -64,7 +65,6 @@ UNREAD_IDS = Reason(
 
 
 class Start(Rule):
-    nodes = ("BaseStatement",)
     everywhere = True
     examples = (
         diff("""
@@ -78,15 +78,6 @@ class Start(Rule):
 
               if __name__ == "__main__":
                   main("0,1")
-        """),
-        diff("""
-              from transformers import Trainer
-              def main():
-                  print("training")
-                  Trainer(model).train()
-              if __name__ == "__main__":
-            +     join_ranks()
-                  main()
         """),
         flags("""
             # no place where the ranks could join
@@ -110,17 +101,8 @@ class Start(Rule):
             named = (wrap.node for wrap in wraps_in(module))
             yield Hazard(next(named, module.tree.body[0]), NOTHING_RUNS)
             return
-        if walks_over_sets(module.program):
-            yield _call(join.before, "have_one_hash_seed", "a set of strings has one order on all ranks")
-        by_library = bool(library_wraps(module.program))
-        helper = "join_ranks" if by_library else "init_distributed"
-        yield _call(join.before, helper, _BECAUSE)
-        if not by_library and any(_may_write_unseen(each) for each in of_the_user(module.program)):
-            yield _call(join.before, "refuse_own_files", "rank 0 alone writes files, whoever does it")
-        if not by_library and trains_outside(module.program):
-            yield _call(
-                join.before, "keep_ranks_alike", "GPUs may round differently what no wrapped model holds"
-            )
+        for helper, because in _calls(module.program):
+            yield InsertBefore(join.before, f"{helper}()", because, helpers=(helper,))
         if first_act(module) is None:
             yield Note(join.before, BY_COMMAND)
         if join.late is not None:
@@ -128,8 +110,17 @@ class Start(Rule):
         yield from _unknown_world(module, join)
 
 
-def _call(before: ast.stmt, helper: str, because: str) -> InsertBefore:
-    return InsertBefore(before, f"{helper}()", because, helpers=(helper,))
+def _calls(program: Program) -> Iterator[tuple[str, str]]:
+    if walks_over_sets(program):
+        yield "have_one_hash_seed", "a set of strings has one order on all ranks"
+    if library_wraps(program):
+        yield "join_ranks", _BECAUSE
+        return
+    yield "init_distributed", _BECAUSE
+    if any(map(_may_write_unseen, of_the_user(program))):
+        yield "refuse_own_files", "rank 0 alone writes files, whoever does it"
+    if trains_outside(program):
+        yield "keep_ranks_alike", "GPUs may round differently what no wrapped model holds"
 
 
 def _may_write_unseen(module: Module) -> bool:

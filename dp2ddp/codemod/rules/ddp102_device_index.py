@@ -37,7 +37,6 @@ ASKS_FOR_ANY = {(ast.Gt, 0), (ast.GtE, 1), (ast.NotEq, 0), (ast.Eq, 0), (ast.Lt,
 
 
 class DeviceIndexed(Rule):
-    nodes = ("Arg", "Attribute", "Expr", "IfExp", "Name", "SimpleString")
     examples = (
         diff("""
               import torch

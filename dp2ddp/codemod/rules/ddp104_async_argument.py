@@ -20,7 +20,6 @@ BECAUSE = "`async` is a keyword of Python; torch calls it non_blocking"
 
 
 class AsyncArgument(Rule):
-    nodes = ("Arg",)
     everywhere = True
     examples = (
         diff("""

@@ -39,7 +39,7 @@ from dp2ddp.codemod.looks.wraps import Wrap, find_wraps
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.reasons import Reason
-from dp2ddp.codemod.rule import Rule, Untouched, diff, flags, notes, rebase, rename
+from dp2ddp.codemod.rule import Rule, Untouched, diff, flags, rebase, rename
 
 _CHUNKS = "each rank computes its chunk, the loss sees the whole batch"
 _SUMS = f"{_CHUNKS}, gradients are summed over ranks"
@@ -58,7 +58,6 @@ NO_MODEL = Reason("no-model", "what is wrapped here is not a model but the resul
 
 
 class DataParallelWrap(Rule):
-    nodes = ("Attribute", "Name")
     examples = (
         diff("""
               import torch
@@ -70,18 +69,6 @@ class DataParallelWrap(Rule):
                   optimizer.zero_grad()
                   torch.nn.functional.mse_loss(net(x), y).backward()
                   optimizer.step()
-        """),
-        diff("""
-              from torch_geometric.nn import DataParallel
-            - net = DataParallel(net)
-            + net = rebase(DataParallel, LibrarysOnRanks)(net)
-              for graphs in loader:
-                  loss(net(graphs)).backward()
-        """),
-        notes("""
-            # one device
-            import torch
-            net = torch.nn.DataParallel(net, device_ids=[0])
         """),
         flags("""
             # not a model

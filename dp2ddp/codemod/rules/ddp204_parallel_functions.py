@@ -66,7 +66,6 @@ REPLACED = Reason(
 
 
 class ParallelFunctions(Rule):
-    nodes = ("Attribute", "ClassDef", "Name")
     examples = (
         diff("""
               from torch import nn

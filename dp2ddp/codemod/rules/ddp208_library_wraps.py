@@ -64,7 +64,6 @@ OVERRIDDEN = Reason("own-method", "its {method} {does}; dp2ddp verify tells whet
 
 
 class LibraryWraps(Rule):
-    nodes = ("FunctionDef", "Name")
     everywhere = True
     examples = (
         notes("""

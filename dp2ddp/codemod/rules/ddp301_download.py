@@ -28,7 +28,6 @@ GRAPHS = ("torch_geometric.datasets.", "torch_geometric.data.InMemoryDataset", "
 
 
 class Download(Rule):
-    nodes = ("Attribute", "Call", "Name")
     examples = (
         diff("""
               import torch

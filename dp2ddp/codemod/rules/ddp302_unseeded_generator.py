@@ -57,7 +57,6 @@ OWN_SEED = Reason("own-seed", "{code}: another seed on each rank", "give it a nu
 
 
 class UnseededGenerator(Rule):
-    nodes = ("Attribute", "Call", "Name")
     examples = (
         diff("""
               import random
@@ -67,18 +66,6 @@ class UnseededGenerator(Rule):
             + rng = ask_rank0(np.random.default_rng)
             + share_streams(random.seed, args.seed)
               fixed = np.random.default_rng(7)
-        """),
-        diff("""
-              import torch
-              from torch.cuda import manual_seed_all
-              torch.manual_seed(0)
-            - manual_seed_all(0)
-            - state = torch.cuda.get_rng_state_all()
-            - with torch.random.fork_rng():
-            + seed_all_devices(0)
-            + state = get_device_states()
-            + with fork_streams():
-                  net(x)
         """),
         flags("""
             # random.SystemRandom draws from the operating system
@@ -111,16 +98,13 @@ class UnseededGenerator(Rule):
                 yield Hazard(call.node, FROM_FILE)
             elif call.name is None and method(call.method) is MethodDoes.SEED and call.is_bare:
                 yield Hazard(call.node, OWN_SEED.of(code=module.text(call.node)))
-        for node, name in handed_on(module, Does.DRAW_BY_SYSTEM):
-            yield Hazard(node, BY_SYSTEM.of(name=name))
-        for kind, helper in HELPERS.items():
-            for node, name in handed_on(module, kind):
-                is_hazard = name in OF_DEVICES
-                yield (
-                    Hazard(node, OWN_SEED.of(code=name))
-                    if is_hazard
-                    else hand_on(module, node, helper, ALIKE)
-                )
+        for node, name in handed_on(module, Does.DRAW_BY_SYSTEM, *HELPERS):
+            if name in OF_DEVICES:
+                yield Hazard(node, OWN_SEED.of(code=name))
+            elif (kind := does(name)) in HELPERS:
+                yield hand_on(module, node, HELPERS[kind], ALIKE)
+            else:
+                yield Hazard(node, BY_SYSTEM.of(name=name))
         yield from replaced(module, STATES, OF_EACH)
         yield from _of_devices(module)
 
@@ -144,7 +128,8 @@ def _may_be_none(module: Module, node: ast.AST, depth: int = DEPTH) -> bool:
 
     `torch.manual_seed(seed)` of the same text, anywhere in the program, says that it is a number.
     """
-    if _is_a_number_elsewhere(module, node):
+    seeds = (call.node for _, call in module.program.calls if does(call.name) is Does.SEED)
+    if ast.unparse(node) in (ast.unparse(seed.args[0]) for seed in seeds if seed.args):
         return False
     match node:
         case ast.Constant(value=value):
@@ -172,9 +157,3 @@ def _is_unseen(module: Module, node: ast.Name) -> bool:
     called = module.parents[function] if is_init else function
     calls = module.program.calls_of(module, called) if Binds.PARAMETER in ways else ()
     return any(call.may_have_more for _, call in calls)
-
-
-def _is_a_number_elsewhere(module: Module, node: ast.AST) -> bool:
-    text = ast.unparse(node)
-    seeds = (call for _, call in module.program.calls if does(call.name) is Does.SEED)
-    return any(ast.unparse(call.node.args[0]) == text for call in seeds if call.node.args)

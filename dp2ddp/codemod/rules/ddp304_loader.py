@@ -25,7 +25,6 @@ NO_SAMPLER = ((3, "sampler", None), (4, "batch_sampler", None), (12, "generator"
 
 
 class Loader(Rule):
-    nodes = ("Attribute", "Name", "Subscript")
     examples = (
         diff("""
               from torch.utils.data import DataLoader

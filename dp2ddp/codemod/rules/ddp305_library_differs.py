@@ -24,7 +24,6 @@ from dp2ddp.codemod.knowledge.wrapping_libraries import (
     DRAWN,
     DROPS,
     GATHERS,
-    Differs,
 )
 from dp2ddp.codemod.looks.hidden_wraps import HiddenWrap, library_wraps
 from dp2ddp.codemod.looks.wraps import find_wraps
@@ -66,7 +65,6 @@ CAPTURING_HOOKS = Reason(
 
 
 class LibraryDiffers(Rule):
-    nodes = ("Arg", "Call", "Name")
     everywhere = True
     examples = (
         flags("""
@@ -81,12 +79,6 @@ class LibraryDiffers(Rule):
             from transformers import DataCollatorForLanguageModeling, Trainer, TrainingArguments
             args = TrainingArguments("out", dataloader_drop_last=True)
             Trainer(model, args, DataCollatorForLanguageModeling(words), data).train()
-        """),
-        notes("""
-            # hidden states hold layers twice
-            import torch, transformers
-            config = transformers.BertConfig(output_hidden_states=True)
-            net = torch.nn.DataParallel(transformers.BertModel(config))
         """),
         Untouched("""
             from transformers import Trainer, TrainingArguments
@@ -122,7 +114,8 @@ def _of_call(module: Module, call: Call) -> Iterator[Finding]:
     tells = (call.name or "").endswith(SETTINGS) or call.method == "train"
     is_own = any(wrap.call and wrap.call.node is call.node for wrap in library_wraps(module.program))
     for given in call.node.keywords if tells or is_own else ():
-        if (differs := DIFFERENT.get(given.arg or "")) and _is_set(given.value, differs):
+        differs, value = DIFFERENT.get(given.arg or ""), given.value
+        if differs and not (isinstance(value, ast.Constant) and value.value in (differs.usual, None)):
             because = differs.because.of(argument=given.arg)
             yield Hazard(given, because) if because.advice else Note(given, because)
     if COUPLING.fullmatch(call.name or "") and not _is(True, call.argument(None, GATHERS)):
@@ -149,11 +142,6 @@ def _drops(program: Program, call: ast.Call) -> bool:
     given = Call(call, None).argument(None, DROPS)
     later = (binding.node for _, binding in program.attributes.get(DROPS, ()))
     return any(_is(True, each) for each in (given, *later) if each is None or isinstance(each, ast.expr))
-
-
-def _is_set(given: ast.expr, differs: Differs) -> bool:
-    """Whether an argument is other than what it is without being said."""
-    return not isinstance(given, ast.Constant) or given.value not in (differs.usual, None)
 
 
 def _is(value: bool, given: ast.expr | None) -> bool:

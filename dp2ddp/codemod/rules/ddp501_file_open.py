@@ -39,7 +39,6 @@ PATH_NAME = re.compile(r"path|name|url|uri|member|info\b")
 
 
 class FileOpen(Rule):
-    nodes = ("Attribute", "Call", "Name", "SimpleString")
     examples = (
         diff("""
               import gzip

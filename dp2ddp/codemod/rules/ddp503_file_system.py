@@ -40,7 +40,6 @@ UNKNOWN_FILE = Reason("unknown-file", "{code} may write a file: nothing here say
 
 
 class FileSystem(Rule):
-    nodes = ("Attribute", "Call", "Name")
     examples = (
         diff("""
               import os

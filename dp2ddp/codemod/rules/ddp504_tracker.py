@@ -48,7 +48,6 @@ OF_ONE = Reason(
 
 
 class Tracker(Rule):
-    nodes = ("BaseStatement", "Call", "Name", "Subscript")
     examples = (
         diff("""
               import logging

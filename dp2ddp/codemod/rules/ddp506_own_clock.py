@@ -49,7 +49,6 @@ SET_OF_OBJECTS = Reason(
 
 
 class OwnClock(Rule):
-    nodes = ("Attribute", "Call", "Name")
     examples = (
         diff("""
               import os

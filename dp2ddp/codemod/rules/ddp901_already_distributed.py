@@ -33,7 +33,6 @@ OWN_MODE = Reason(
 
 
 class AlreadyDistributed(Rule):
-    nodes = ("Call",)
     everywhere = True  # it is this that everything else leaves alone
     examples = (
         flags("""

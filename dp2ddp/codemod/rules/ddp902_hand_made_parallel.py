@@ -27,7 +27,7 @@ from dp2ddp.codemod.looks.replicated import PARTS
 from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.reasons import Reason
-from dp2ddp.codemod.rule import Rule, Untouched, flags, notes
+from dp2ddp.codemod.rule import Rule, Untouched, flags
 from dp2ddp.source.helper_module import IMPORTED
 
 TORCHS = ("DistributedDataParallel", "FullyShardedDataParallel")
@@ -49,7 +49,6 @@ UNREAD_MODULE = Reason(
 
 
 class HandMadeParallel(Rule):
-    nodes = ("Attribute", "Call", "Name", "Subscript")
     examples = (
         flags("""
             # its source is not among the files here
@@ -61,12 +60,6 @@ class HandMadeParallel(Rule):
             import torch.nn as nn
             parser.add_argument("--parallel", default="DataParallel")
             net = getattr(nn, args.parallel)(net)
-        """),
-        notes("""
-            # was not looked at
-            import importlib
-            import torch
-            net = torch.nn.DataParallel(importlib.import_module(args.model).build())
         """),
         Untouched("""
             from torch import nn

@@ -40,7 +40,7 @@ from dp2ddp.codemod.looks.threads import (
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.reasons import Reason
-from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, flags, hand_on, notes
+from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, flags, hand_on
 
 ENDS = ("os._exit", "os.fork", "os.kill", "os.abort", "os.execv", "os.execve", "os.execl")
 NAMED = "multiprocessing.shared_memory.SharedMemory"
@@ -79,7 +79,6 @@ STOPS = Reason(
 
 
 class OwnProcesses(Rule):
-    nodes = ("Call",)
     examples = (
         diff("""
               import queue
@@ -104,16 +103,6 @@ class OwnProcesses(Rule):
             breakpoint()
             os._exit(0)
         """),
-        notes("""
-            # reaches one rank
-            # debug the original
-            import signal
-            import torch
-            net = torch.nn.DataParallel(net)
-            signal.signal(signal.SIGUSR1, save_and_stop)
-            if args.debug:
-                breakpoint()
-        """),
         Untouched("""
             import signal
             import torch.multiprocessing as mp
@@ -130,7 +119,8 @@ class OwnProcesses(Rule):
     def look(self, module: Module) -> Iterator[Finding]:
         for call in module.calls:
             if is_starter(module, call):
-                why = why_not(module, call) or _why_not_load(module, call)
+                loads = goes_through(module, call) and loads_without_workers(module.program)
+                why = why_not(module, call) or (LOADS if loads else None)
                 yield Hazard(call.node, why) if why else call_by(call.node, "hold_on_rank0", BECAUSE)
             elif _is_met_at(module.program, call):
                 yield call_by(call.node, "hold_on_rank0", BECAUSE)
@@ -142,33 +132,21 @@ class OwnProcesses(Rule):
                 yield Hazard(call.node, WAITS.of(name=call.name))
             elif call.name in ENDS or call.name in SPAWNS and not _is_other_mode(module, call):
                 yield Hazard(call.node, APART.of(name=call.name))
-            elif does(call.name) is Does.HANDLE_SIGNAL and not _is_of_signal(module, call):
-                yield Note(call.node, SIGNAL)
+            elif does(call.name) is Does.HANDLE_SIGNAL:
+                handler = module.name(call.argument(1, "handler")) or ""
+                if not handler.startswith("signal."):  # a function of the script's, not `SIG_DFL`
+                    yield Note(call.node, SIGNAL)
             elif does(call.name) is Does.ASK_PERSON:
-                yield _debugger(module, call)
+                name = (call.name or "").removeprefix("builtins.")
+                is_optional = is_guarded(module, call.node)
+                because = (STOPS if is_optional else DEBUGGER).of(name=name)
+                yield Note(call.node, because) if is_optional else Hazard(call.node, because)
         for node, name in handed_on(module, names=STARTERS):
             yield Hazard(node, UNFOLLOWED.of(starter=f"{name}()"))
         for node, _ in handed_on(module, names=MEETING_POINTS) if _has_starters(module.program) else ():
             yield hand_on(module, node, "hold_on_rank0", BECAUSE)
         for call, leak in leaks_in_pools(module) if _has_starters(module.program) else ():
             yield Hazard(call.node, CHANGED.of(what=leak))
-
-
-def _debugger(module: Module, call: Call) -> Finding:
-    name = (call.name or "").removeprefix("builtins.")
-    if is_guarded(module, call.node):
-        return Note(call.node, STOPS.of(name=name))
-    return Hazard(call.node, DEBUGGER.of(name=name))
-
-
-def _why_not_load(module: Module, call: Call) -> Reason | None:
-    """Why a thread may not go through a loader: one without workers draws in the thread what data sets draw."""
-    return LOADS if goes_through(module, call) and loads_without_workers(module.program) else None
-
-
-def _is_of_signal(module: Module, call: Call) -> bool:
-    """Whether what handles it is no function of the script's: `SIG_DFL`, `SIG_IGN`."""
-    return (module.name(call.argument(1, "handler")) or "").startswith("signal.")
 
 
 def _is_met_at(program: Program, call: Call) -> bool:

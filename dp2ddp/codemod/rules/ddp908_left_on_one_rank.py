@@ -71,7 +71,6 @@ CACHES = ("functools.lru_cache", "functools.cache")
 
 
 class LeftOnOneRank(Rule):
-    nodes = ("Attribute", "Call", "Name")
     examples = (
         flags("""
             # `x.retain_grad()` in a forward
@@ -102,7 +101,9 @@ class LeftOnOneRank(Rule):
     def look(self, module: Module) -> Iterator[Finding]:
         forwards, program = forwards_of(module.program), module.program
         for home, node in fillings_in_backward(program):
-            if home is module and not _is_set_to_constant(module, node):
+            around = home.parents[node]
+            is_set_to_constant = isinstance(around, ast.Assign) and isinstance(around.value, ast.Constant)
+            if home is module and not is_set_to_constant:
                 yield Hazard(node, IN_BACKWARD.of(code=ast.unparse(node)))
         functions = (each for home, each in forwards.surely_running if home is module)
         for node in dict.fromkeys(node for each in functions for node in forwards.nodes_of(each)):
@@ -158,11 +159,6 @@ def _says_where(module: Module, around: ast.AST) -> bool:
         case ast.Compare(left=left, comparators=others):
             return all(_is_number(module, each) for each in (left, *others))
     return False
-
-
-def _is_set_to_constant(module: Module, node: ast.AST) -> bool:
-    parent = module.parents[node]
-    return isinstance(parent, ast.Assign) and isinstance(parent.value, ast.Constant)
 
 
 def _makes_learned(module: Module, made: ast.AST) -> bool:

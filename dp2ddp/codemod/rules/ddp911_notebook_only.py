@@ -20,7 +20,6 @@ from dp2ddp.codemod.rule import Rule, Untouched, flags, notes
 
 
 class NotebookOnly(Rule):
-    nodes = ("Pass",)
     examples = (
         notes("""
             # `%matplotlib inline` is set aside

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import libcst as cst
 
-from dp2ddp.codemod.edits import DropImport, Guard, InsertAfter, InsertBefore, Remove, TextEdit
+from dp2ddp.codemod.edits import Guard, InsertAfter, InsertBefore, Remove, TextEdit
 from dp2ddp.codemod.writing.tree import Tree
 
 Statement = cst.SimpleStatementLine | cst.BaseCompoundStatement
@@ -54,9 +54,8 @@ class Blocks:
         self._ends = {last for _, last, _ in self.guarded}
         self._ends |= {added.behind} if added and added.behind is not None else set()
         for node, of_node in edits.items():
-            is_gone = any(map(takes_out, of_node))
-            self._begins |= {node for each in of_node if is_gone or isinstance(each, InsertBefore)}
-            self._ends |= {node for each in of_node if is_gone or isinstance(each, InsertAfter)}
+            self._begins |= {node for each in of_node if isinstance(each, (Remove, InsertBefore))}
+            self._ends |= {node for each in of_node if isinstance(each, (Remove, InsertAfter))}
 
     def module(self, old: cst.Module, new: cst.Module) -> cst.Module:
         footer = _Line(cst.SimpleStatementLine([], new.footer))
@@ -87,7 +86,7 @@ class Blocks:
         for was, now in zip(old, new, strict=True):
             for line in self._parts(was, now):
                 edits = [edit for each in line.ids for edit in self.edits.get(each, ())]
-                if any(map(takes_out, edits)):
+                if any(isinstance(edit, Remove) for edit in edits):
                     line = replace(line, statement=cst.SimpleStatementLine([], line.above))
                 before = [edit for edit in edits if isinstance(edit, InsertBefore)]
                 lines += _before(before, line, at_top, is_head=at_top and not lines)
@@ -113,13 +112,6 @@ class Blocks:
             ending = now.trailing_whitespace if number == ids[-1] else cst.TrailingWhitespace()
             leading = () if place else now.leading_lines
             yield _Line(cst.SimpleStatementLine([alone], leading, ending), frozenset([number]))
-
-
-def takes_out(edit: TextEdit) -> bool:
-    """Whether a whole statement goes."""
-    return (
-        isinstance(edit, Remove) or isinstance(edit, DropImport) and len(edit.names) == len(edit.node.names)
-    )
 
 
 def statements(code: str) -> Iterator[Statement]:

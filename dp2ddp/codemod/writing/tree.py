@@ -6,7 +6,7 @@ the file as it was read. (libcst's PositionProvider notes every node and takes a
 
 What was aligned with its open bracket is aligned with it again after edits: the head of a call grows
 (`run_on_rank0(f, ...)` of `f(...)`) or shrinks (`Rank0Loader(` of `torch.utils.data.DataLoader(`). The first print
-notes what each continuation line began at; the second one, after edits, lets it begin there. A line that hangs (at
+notes continuation lines with their bracket; the second one, after edits, lets them begin there. A line that hangs (at
 some blanks behind where its bracket's line begins) moves with that line. Nothing else moves: inside a string there are
 no lines of this kind.
 """
@@ -15,10 +15,9 @@ import ast
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Literal
 
 import libcst as cst
 from libcst._nodes.internal import CodegenState
@@ -50,11 +49,11 @@ class Tree:
     ways: frozenset[int]  # ids of the nodes themselves and of all around them
     has_async: bool  # `x.cuda(async=True)`, which is no Python any more: another word stands for it
     tail: str  # what stands behind the module
-    starts: Mapping[int, Mapping[int, "_Start"]]  # of continuation lines
+    continued: Mapping[int, "_Continued"]
 
     def printed(self, module: cst.Module) -> str:
         """The text of the module after edits."""
-        text = _Printer(module, starts=self.starts).text()
+        text = _Printer(module, known=self.continued).text()
         return (text.replace(STAND_IN, "async") if self.has_async else text) + self.tail
 
 
@@ -80,7 +79,7 @@ def read_tree(script: Module, nodes: Iterable[ast.AST]) -> Tree:
     for node in places.keys() - matched.keys():
         line = getattr(node, "lineno", 1)
         raise ConversionError(f"{name}: line {line}: libcst has no node for {positions.source(node)!r}")
-    return Tree(module, matched, frozenset(printer.ways), has_async, tail, printer.starts)
+    return Tree(module, matched, frozenset(printer.ways), has_async, tail, printer.continued)
 
 
 def _odd_tail(script: Module) -> str:
@@ -155,7 +154,6 @@ class _Bracket:
 
     before: str  # what stands before it in its line
     hangs: bool = False  # nothing stands behind it in its line
-    margin = ""
 
     @property
     def line(self) -> str:
@@ -169,33 +167,43 @@ class _Bracket:
 
 
 @dataclass(frozen=True)
-class _Start:
-    """Where a continuation line begins."""
+class _Continued:
+    """Whitespace inside brackets as it was read: the innermost of these, and the lines."""
 
-    anchor: Literal["margin", "line", "column"]  # of its bracket
-    more: str  # blanks behind that
+    bracket: _Bracket
+    lines: Sequence[str]
 
-    def blanks(self, bracket: _Bracket) -> str:
-        return str(getattr(bracket, self.anchor)) + self.more
+    def moved(self, bracket: _Bracket) -> Iterator[tuple[int, str]]:
+        """Lines behind the first, with their numbers, as they begin where the bracket stands elsewhere.
+
+        Those of comments, empty ones, the blanks before the next token.
+        """
+        column, margin = self.bracket.column, self.bracket.line
+        for number, line in enumerate(self.lines[1:], start=1):
+            blanks = _blanks(line)
+            if number < len(self.lines) - 1 and not line.strip():
+                yield number, line
+            elif not self.bracket.hangs and blanks in (column, f"{column} "):
+                yield number, bracket.column + line.removeprefix(column)
+            elif blanks.startswith(margin):
+                yield number, bracket.line + line.removeprefix(margin)
 
 
 class _Printer(CodegenState):
-    """Prints a tree, and notes the nodes at the places that are asked for, and where continuation lines begin.
+    """Prints a tree, and notes the nodes at the places that are asked for, and continuation lines.
 
-    Lines of which that is known begin where they did.
+    Lines that are known begin where they did.
     """
 
     def __init__(
         self,
         module: cst.Module,
         places: Iterable[_Place] = (),
-        starts: Mapping[int, Mapping[int, _Start]] | None = None,
+        known: Mapping[int, _Continued] | None = None,
     ) -> None:
         super().__init__(module.default_indent, module.default_newline)
-        self.module, self.known = module, starts or {}
-        self.starts: dict[
-            int, dict[int, _Start]
-        ] = {}  # of whitespace, by its id: of its lines, by their numbers
+        self.module, self.known = module, known or {}
+        self.continued: dict[int, _Continued] = {}  # by the id of the whitespace
         self.matched: dict[_Place, cst.CSTNode] = {}
         self.ways: set[int] = set()
         self._places: dict[int, list[_Place]] = {}
@@ -252,24 +260,12 @@ class _Printer(CodegenState):
             return
         bracket, lines = self._brackets[-1], LINE_START.split("".join(self.tokens[self._whitespace_at :]))
         if id(node) not in self.known:
-            self.starts[id(node)] = dict(_starts(lines, bracket))
+            self.continued[id(node)] = _Continued(bracket, lines)
             return
-        for number, start in self.known[id(node)].items():
-            lines[number] = start.blanks(bracket) + lines[number][len(_blanks(lines[number])) :]
+        for number, line in self.known[id(node)].moved(bracket):
+            lines[number] = line
         self.tokens[self._whitespace_at :] = ["".join(lines)]
         self._line = lines[-1]
-
-
-def _starts(lines: list[str], bracket: _Bracket) -> Iterator[tuple[int, _Start]]:
-    """Where lines behind the first begin: those of comments, empty ones, the blanks before the next token."""
-    for number, line in enumerate(lines[1:], start=1):
-        blanks = _blanks(line)
-        if number < len(lines) - 1 and not line.strip():
-            yield number, _Start("margin", blanks)
-        elif not bracket.hangs and blanks in (bracket.column, f"{bracket.column} "):
-            yield number, _Start("column", blanks.removeprefix(bracket.column))
-        elif blanks.startswith(bracket.line):
-            yield number, _Start("line", blanks.removeprefix(bracket.line))
 
 
 def _blanks(line: str) -> str:
