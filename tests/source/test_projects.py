@@ -90,6 +90,8 @@ def test_folders_that_are_added_to_the_path(tmp_path: Path) -> None:
         'sys.path = [os.path.abspath(__file__).rsplit("/", 2)[0] + "/lib"] + sys.path',
         'up = os.path.dirname\nfor d in [up(up(__file__)) + "/lib"]:\n    sys.path.append(d)',
         'def add():\n    sys.path[:0] = [LIB]\nLIB = __file__.rsplit("/", 2)[0] + "/lib"',
+        'import site\nsite.addsitedir("%s/../%s" % (os.path.dirname(__file__), "lib"))',
+        'sys.path.append("{}/../lib".format(os.path.dirname(__file__)))\ntotal = 0\nshare = 1 / total',
     ],
 )
 def test_ways_to_write_a_folder_that_is_added(tmp_path: Path, adds: str) -> None:
