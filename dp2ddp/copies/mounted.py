@@ -14,6 +14,8 @@ from functools import cache
 from itertools import islice
 from pathlib import Path
 
+import psutil
+
 from dp2ddp.copies import namespace
 from dp2ddp.copies.cloning import make_like
 from dp2ddp.copies.disguise import is_stand_in
@@ -199,14 +201,8 @@ def _layers(folder: Path, out: LinksOut, room: Path) -> list[Layer]:
 
 def _mounted_below(folder: Path) -> Iterable[Path]:
     """In the order in which they are to be mounted again."""
-    lines = Path("/proc/self/mountinfo").read_text().splitlines()
-    points = {Path(_unescaped(line.split()[4])) for line in lines}
+    points = {Path(each.mountpoint) for each in psutil.disk_partitions(all=True)}
     return sorted(point for point in points if folder in point.parents)
-
-
-def _unescaped(text: str) -> str:
-    """As the kernel writes blanks: octal digits behind a backslash."""
-    return os.fsdecode(text.encode("utf-8", "surrogateescape").decode("unicode_escape").encode("latin-1"))
 
 
 def _put(path: Path, data: bytes, layers: Sequence[Layer]) -> None:
