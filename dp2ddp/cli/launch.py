@@ -8,7 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -20,9 +20,9 @@ from dp2ddp.cli import ScriptCommand, warn
 from dp2ddp.cli._options import options
 from dp2ddp.doctor.torch_answers import may_have_gpus
 from dp2ddp.errors import OptionError, RunError, SourceError
-from dp2ddp.launch.job import Job, command_line, torchrun_words, with_port
-from dp2ddp.launch.slurm import time_limit
-from dp2ddp.launch.targets import TARGETS, Target
+from dp2ddp.launch.job import Job, command_line, local_file, nodes_file, torchrun_words, with_port
+from dp2ddp.launch.kubernetes import train_job
+from dp2ddp.launch.slurm import sbatch_file, time_limit
 from dp2ddp.masks import masked
 from dp2ddp.options import Arguments, Script, option, refuse_no_name
 
@@ -30,6 +30,29 @@ if TYPE_CHECKING:
     from dp2ddp.codemod.readiness import Readiness
 
 DEVICES = "CUDA_VISIBLE_DEVICES"
+
+
+@dataclass(frozen=True)
+class Target:
+    """What there is to know of one place, `--on`."""
+
+    text: Callable[[Job], str]  # the launch file
+    started_by: str  # what one types before its name
+    takes_file: tuple[str, ...] = ()  # a cluster's own command; it reads from stdin
+    options: tuple[str, ...] = ()  # of this target alone
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether it gives out GPUs, and must know how many."""
+        return bool(self.takes_file)
+
+
+TARGETS = {
+    "local": Target(local_file, "bash"),
+    "torchrun": Target(nodes_file, "on every node: bash", options=("rendezvous",)),
+    "slurm": Target(sbatch_file, "sbatch", ("sbatch",), ("time", "cpus")),
+    "kubernetes": Target(train_job, "kubectl create -f", ("kubectl", "create", "-f", "-"), ("image",)),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
