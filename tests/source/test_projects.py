@@ -59,7 +59,9 @@ def test_a_script_that_its_own_modules_import_runs_once_more(tmp_path: Path) -> 
 
 
 def test_installed_modules_are_not_local(tmp_path: Path) -> None:
-    assert project(tmp_path, train="import os, json, numpy\n") == []
+    assert project(tmp_path, train="import os, json, numpy, statistics\n", os="", statistics="") == [
+        "statistics"
+    ]
 
 
 def test_a_module_that_is_no_python_is_still_listed(tmp_path: Path) -> None:
