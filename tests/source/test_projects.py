@@ -9,6 +9,7 @@ import pytest
 
 from dp2ddp.source import projects
 from dp2ddp.source.files import SourceFile
+from dp2ddp.source.neighbours import import_of
 from dp2ddp.source.projects import read_project
 from dp2ddp.source.read_source import read_source
 
@@ -251,3 +252,16 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 def test_deep_expressions_are_no_reason_to_stop(tmp_path: Path) -> None:
     assert project(tmp_path, train="import a\nx = m" + ".b(1)" * 250 + "\n", a="") == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [
+        ("from a import (b,\n  net)", True),
+        ("import a, \\\n  net", True),
+        ("import a\nnet", False),
+        ("from " + "to ".join("(0, 0) " for _ in range(40)), False),  # a docstring's line; it took for ever
+    ],
+)
+def test_an_import_of_a_file_is_found_in_bytes(text: str, is_one: bool) -> None:
+    assert (import_of([Path("lib/net.py")]).search(text.encode()) is not None) is is_one
