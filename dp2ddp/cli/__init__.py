@@ -40,12 +40,9 @@ class ScriptCommand(click.Command):
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             name = error.option_name
-            begins = [
-                place for place, word in enumerate(given) if word.startswith(name)
-            ]  # `--lr=0.1`, `-b32`
-            joined = [
-                place for place, word in enumerate(given) if word[:1] == "-" and name[1:] in word
-            ]  # `-mb`
+            places = list(enumerate(given))
+            begins = [place for place, word in places if word.startswith(name)]  # `--lr=0.1`, `-b32`
+            joined = [place for place, word in places if word[:1] == "-" and name[1:] in word]  # `-mb`
             own = given[[*begins, *joined, 0][0] :]
             hint = f"No such option: {name}; the script's own stand behind --: -- {shlex.join(masked(own))}"
             raise click.NoSuchOption(name, hint, ctx=error.ctx) from error

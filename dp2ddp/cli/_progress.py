@@ -109,7 +109,7 @@ class OnTerminal(Progress):
 
     def look(self, runs: Sequence[RunState]) -> None:
         self._runs = tuple(runs)
-        self._usual = max((run.steps for run in runs if run.ended and run.steps), default=self._usual)
+        self._usual = max([self._usual or 0, *(run.steps for run in runs if run.ended)]) or None
 
     def say(self, text: str) -> None:
         with self._lock:

@@ -72,11 +72,10 @@ def devices_named(project: Project) -> int | None:
     """How many devices the script's own device_ids name, where that can be read off."""
     from dp2ddp.codemod.convert import convert
 
-    if "device_ids" in project.entry.text:
-        with contextlib.suppress(
-            Dp2DdpError
-        ):  # Python itself says better what is wrong with it, when it runs
-            return convert(project).world
+    if "device_ids" not in project.entry.text:
+        return None
+    with contextlib.suppress(Dp2DdpError):  # Python itself says better what is wrong with it, when it runs
+        return convert(project).world
     return None
 
 

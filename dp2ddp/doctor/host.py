@@ -116,6 +116,7 @@ def shared_memory_answer(sizes: tuple[int, int] | None) -> Answer:
     if sizes is None:
         text, advice = "there is no /dev/shm", "loaders may need num_workers=0 here"
     elif total < SMALL_SHM:
+        text = f"/dev/shm has {size(total)}"
         advice = (
             "DataLoader workers hand batches over in it, and die (Bus error) when it is full: start docker with "
             "--shm-size=8g (or --ipc=host), on Kubernetes mount an emptyDir in memory there"
