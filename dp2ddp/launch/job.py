@@ -167,8 +167,8 @@ def nodes_file(job: Job) -> str:
 : {_ranks(job)} on each of {job.nodes} nodes.
 # Start it on every node, in the folder from which the script is started; they wait for each other."""
     asks = "host=${1:?which node do all meet at? give its name, the same one on every node}\n"
-    told = Raw(f'"$host:${{PORT:-{PORT}}}"')
-    parts = agent(job, str(job.nodes), job.name, job.endpoint or told)
+    argument = Raw(f'"$host:${{PORT:-{PORT}}}"')
+    parts = agent(job, str(job.nodes), job.name, job.endpoint or argument)
     return _shell_file(job, head, "" if job.endpoint else asks, NETWORK, parts)
 
 

@@ -118,7 +118,7 @@ def _is_kept(thing: os.DirEntry[str]) -> bool:
 
 
 def _kind_of(thing: os.DirEntry[str], are_many: bool) -> tuple[EntryKind, int]:
-    """Of a link or a file."""
+    """The kind of a link or a file, and its size."""
     if thing.is_symlink():
         return EntryKind.LINK, 0
     if thing.name.endswith(CODE):
