@@ -40,10 +40,11 @@ class ScriptCommand(click.Command):
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             name = error.option_name
-            place = next(
-                place for place, word in enumerate(given) if word.startswith(name)
-            )  # `--lr=0.1`, `-b32`
-            hint = f"No such option: {name}; the script's own stand behind --: -- {shlex.join(masked(given[place:]))}"
+            places = list(enumerate(given))
+            begins = [place for place, word in places if word.startswith(name)]  # `--lr=0.1`, `-b32`
+            joined = [place for place, word in places if word[:1] == "-" and name[1:] in word]  # `-mb`
+            own = given[[*begins, *joined, 0][0] :]
+            hint = f"No such option: {name}; the script's own stand behind --: -- {shlex.join(masked(own))}"
             raise click.NoSuchOption(name, hint, ctx=error.ctx) from error
 
 

@@ -6,9 +6,9 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
@@ -17,10 +17,11 @@ from dp2ddp.cli import warn
 from dp2ddp.progress import Progress, RunState, clock
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import RenderableType
+    from rich.live import Live
 
 DELAY = 1.0  # seconds: what is over by then shows nothing
-_REFRESH = 0.2  # seconds between two pictures
+_REFRESHED = 5  # pictures a second
 _BAR = 24  # characters
 
 
@@ -63,46 +64,23 @@ class RunLine:
     name: str
     share: float | None  # done of what is expected; None: nobody knows
     steps: str
-    rest: str  # how long it may take
+    rest: str = ""  # how long it may take
 
 
-@dataclass
-class Estimates:
-    """What is known of the runs so far, for guesses about the rest; `row` says what is shown of one."""
-
-    usual: int | None = None  # steps of the runs that are over
-    _first: dict[str, tuple[float, int]] = field(
-        default_factory=dict
-    )  # name -> seconds, steps when it was first seen
-
-    def begin(self) -> None:
-        """Other runs come."""
-        self._first.clear()
-
-    def row(self, run: RunState) -> RunLine:
-        """What is shown of a run now."""
-        if run.ended:
-            self.usual = max(run.steps, self.usual or 0) or None
-            return RunLine(run.name, 1.0, _steps(run.steps, None), f"took {clock(run.seconds)}")
-        if not run.begun:
-            return RunLine(run.name, 0.0, "starting", "")
-        if run.steps:
-            self._first.setdefault(run.name, (run.seconds, run.steps))
-        expected = run.expected or self.usual
-        if expected is None or run.steps > expected:
-            return RunLine(run.name, None, _steps(run.steps, None), "")
-        if run.steps == expected:
-            return RunLine(run.name, 1.0, _steps(run.steps, expected), "ending")
-        left = self._seconds_left(run, expected)
-        rest = "" if left is None else f"about {clock(left)} left"
-        return RunLine(run.name, run.steps / expected, _steps(run.steps, expected), rest)
-
-    def _seconds_left(self, run: RunState, expected: int) -> float | None:
-        """As many seconds for each step that is left as for each of those that were seen."""
-        seconds, steps = self._first.get(run.name, (run.seconds, run.steps))
-        if run.steps <= steps:
-            return None
-        return (expected - run.steps) * (run.seconds - seconds) / (run.steps - steps)
+def line_of(run: RunState, usual: int | None) -> RunLine:
+    """What is shown of a run now; `usual`: the steps of those that are over."""
+    expected = run.expected or usual
+    if run.ended:
+        return RunLine(run.name, 1.0, _steps(run.steps, None), f"took {clock(run.seconds)}")
+    if not run.begun:
+        return RunLine(run.name, 0.0, "starting")
+    if expected is None or run.steps > expected:
+        return RunLine(run.name, None, _steps(run.steps, None))
+    if run.steps == expected:
+        return RunLine(run.name, 1.0, _steps(run.steps, expected), "ending")
+    seconds = run.seconds * (expected / run.steps - 1) if run.steps else None
+    rest = "" if seconds is None else f"about {clock(seconds)} left"
+    return RunLine(run.name, run.steps / expected, _steps(run.steps, expected), rest)
 
 
 def _steps(taken: int, expected: int | None) -> str:
@@ -111,62 +89,63 @@ def _steps(taken: int, expected: int | None) -> str:
 
 
 class OnTerminal(Progress):
-    """What goes on, and a line for each run, drawn anew several times a second by a thread of its own.
+    """What goes on, and a line for each run, drawn anew several times a second by rich's own thread.
 
     Lines of what is over stand above it. Nothing is drawn, and rich not imported, before `delay` seconds are over.
     """
 
     def __init__(self, delay: float) -> None:
         self._text, self._runs = "", tuple[RunState, ...]()
+        self._usual: int | None = None
         self._started = time.monotonic()
-        self._estimates = Estimates()
-        self._say_line: Callable[[str], None] = lambda text: click.echo(text, err=True)
-        self._lock = threading.RLock()
-        self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._draw, args=(delay,), daemon=True)
-        self._thread.start()
+        self._live: Live | None = None
+        self._lock = threading.Lock()  # lines come from other threads than the one that begins to draw
+        self._beginning = threading.Timer(delay, self._draw)
+        self._beginning.daemon = True
+        self._beginning.start()
 
     def begin(self, text: str) -> None:
-        with self._lock:
-            self._text, self._runs = text, ()
-            self._estimates.begin()
+        self._text, self._runs = text, ()
 
     def look(self, runs: Sequence[RunState]) -> None:
-        with self._lock:
-            self._runs = tuple(runs)
+        self._runs = tuple(runs)
+        self._usual = max([self._usual or 0, *(run.steps for run in runs if run.ended)]) or None
 
     def say(self, text: str) -> None:
         with self._lock:
-            self._say_line(text)
+            if self._live is None:
+                click.echo(text, err=True)
+            else:
+                self._live.console.print(text, markup=False, soft_wrap=True)
 
     def warn(self, text: str) -> None:
         self.say(f"dp2ddp: {text}")
 
     def close(self) -> None:
         """Take away what is drawn."""
-        self._closed.set()
-        self._thread.join()
+        self._beginning.cancel()
+        self._beginning.join()
+        if self._live:
+            self._live.stop()
 
-    def _draw(self, delay: float) -> None:
-        if self._closed.wait(delay):
-            return
+    def _draw(self) -> None:
         from rich.console import Console
         from rich.live import Live
 
-        console = Console(stderr=True, highlight=False)
-        options = {"redirect_stdout": False, "redirect_stderr": False}
-        with Live(self._picture(), console=console, auto_refresh=False, transient=True, **options) as live:  # type: ignore[arg-type]  # flags
-            with self._lock:
-                self._say_line = lambda text: _print(console, text)
-            while not self._closed.wait(_REFRESH):
-                live.update(self._picture(), refresh=True)
-            with self._lock:
-                self._say_line = lambda text: click.echo(text, err=True)
+        with self._lock:
+            self._live = Live(
+                console=Console(stderr=True, highlight=False),
+                get_renderable=self._picture,
+                refresh_per_second=_REFRESHED,
+                transient=True,
+                redirect_stdout=False,
+                redirect_stderr=False,
+            )
+            self._live.start()
 
     def _picture(self) -> RenderableType:
-        with self._lock:
-            rows = [self._estimates.row(run) for run in self._runs]
-            return picture(self._text, time.monotonic() - self._started, rows)
+        rows = [line_of(run, self._usual) for run in self._runs]
+        return picture(self._text, time.monotonic() - self._started, rows)
 
 
 def picture(text: str, seconds: float, rows: Sequence[RunLine]) -> RenderableType:
@@ -183,7 +162,3 @@ def picture(text: str, seconds: float, rows: Sequence[RunLine]) -> RenderableTyp
         bar = ProgressBar(1.0 if row.share is not None else None, row.share or 0.0, width=_BAR)
         table.add_row(f"  {row.name}", bar, row.steps, row.rest)
     return Group(Text(f"{text}  {clock(seconds)}", no_wrap=True, overflow="ellipsis"), table)
-
-
-def _print(console: Console, text: str) -> None:
-    console.print(text, markup=False, soft_wrap=True)

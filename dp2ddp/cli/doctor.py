@@ -40,7 +40,7 @@ class DoctorOptions:
 def command(options: DoctorOptions) -> None:
     """Ask this machine whether training with several processes can work on it.
 
-    Looks at Python, torch, CUDA, NCCL, gloo, GPUs, memory, limits, ports and settings, and starts two ranks that add
+    Looks at Python, torch, CUDA, NCCL, gloo, GPUs, memory, limits and settings, and starts two ranks that add
     numbers. Takes some seconds; nothing is left behind.
     Ends with 0 if training can work here, with 1 if something must be mended first.
     """

@@ -8,7 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -20,9 +20,9 @@ from dp2ddp.cli import ScriptCommand, warn
 from dp2ddp.cli._options import options
 from dp2ddp.doctor.torch_answers import may_have_gpus
 from dp2ddp.errors import OptionError, RunError, SourceError
-from dp2ddp.launch.job import Job, command_line, with_port
-from dp2ddp.launch.slurm import time_limit
-from dp2ddp.launch.targets import TARGETS, Given, Target, torchrun_words
+from dp2ddp.launch.job import Job, command_line, local_file, nodes_file, torchrun_words, with_port
+from dp2ddp.launch.kubernetes import train_job
+from dp2ddp.launch.slurm import sbatch_file, time_limit
 from dp2ddp.masks import masked
 from dp2ddp.options import Arguments, Script, option, refuse_no_name
 
@@ -30,6 +30,29 @@ if TYPE_CHECKING:
     from dp2ddp.codemod.readiness import Readiness
 
 DEVICES = "CUDA_VISIBLE_DEVICES"
+
+
+@dataclass(frozen=True)
+class Target:
+    """What there is to know of one place, `--on`."""
+
+    text: Callable[[Job], str]  # the launch file
+    started_by: str  # what one types before its name
+    takes_file: tuple[str, ...] = ()  # a cluster's own command; it reads from stdin
+    options: tuple[str, ...] = ()  # of this target alone
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether it gives out GPUs, and must know how many."""
+        return bool(self.takes_file)
+
+
+TARGETS = {
+    "local": Target(local_file, "bash"),
+    "torchrun": Target(nodes_file, "on every node: bash", options=("rendezvous",)),
+    "slurm": Target(sbatch_file, "sbatch", ("sbatch",), ("time", "cpus")),
+    "kubernetes": Target(train_job, "kubectl create -f", ("kubectl", "create", "-f", "-"), ("image",)),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,11 +101,6 @@ class LaunchOptions(Arguments, Script):
     def place(self) -> Target:
         return TARGETS[self.on]
 
-    @property
-    def of_place(self) -> Given:
-        """The options of this place alone."""
-        return {name: getattr(self, name) for name in self.place.options}
-
     def __post_init__(self) -> None:
         refuse_no_name(self.output)
         for name, meaning in (("time", time_limit), ("rendezvous", with_port)):
@@ -119,14 +137,13 @@ def command(options: LaunchOptions) -> None:
     Ends with 2 for options that do not fit, with 3 if nothing could be started.
     """
     _refuse_options_of_others(options.on)
-    place, given, output = options.place, options.of_place, options.output
-    job = _job(options)
-    if output:
-        _write(place.text(job, given), output, options, Path(job.script))
+    place, job = options.place, _job(options)
+    if options.output:
+        _write(place.text(job), options.output, options, Path(job.script))
     elif place.takes_file:
-        _hand_over(list(place.takes_file), place.text(job, given))
+        _hand_over(place.takes_file, place.text(job))
     else:
-        _become(job, torchrun_words(job, given))
+        _become(job, torchrun_words(job))
 
 
 def _refuse_options_of_others(target: str) -> None:
@@ -156,7 +173,8 @@ def _job(options: LaunchOptions) -> Job:
         if not options.place.is_cluster or name != DEVICES
     }
     words, module = tuple(options.arguments), module_of(path, options.as_module)
-    job = Job(str(path), module, words, options.gpus, options.nodes, options.restarts, settings)
+    own = {name: getattr(options, name) for name in options.place.options}
+    job = Job(str(path), module, words, options.gpus, options.nodes, options.restarts, settings, **own)
     for remark in _remarks(path, ready, job, options.place):
         warn(f"{path}: {remark}")
     if job.world != 1 and not ready.joins and ready.still_wrapped:
@@ -195,20 +213,13 @@ def _write(text: str, output: str, options: LaunchOptions, script: Path) -> None
         click.echo(text, nl=False)
         return
     path = Path(output)
-    _check_place(path, script)
+    if path.is_dir():
+        raise SourceError(f"{path}: a folder; name a file with -o")
+    if path.exists() and path.samefile(script):  # --force overwrites no script that it is to start
+        raise SourceError(f"{path}: is the script itself; name another file with -o")
     refuse_to_overwrite(path, text.encode(), force=options.force)
     write_atomically(path, text.encode())
     click.echo(f"written: {output}; {options.place.started_by} {shlex.quote(output)}", err=True)
-
-
-def _check_place(path: Path, script: Path) -> None:
-    """Whether a launch file may lie there; --force overwrites no script that it is to start."""
-    if path.is_dir():
-        raise SourceError(f"{path}: a folder; name a file with -o")
-    if not path.parent.is_dir():
-        raise SourceError(f"{path}: cannot be written (there is no folder {path.parent})")
-    if path.exists() and path.samefile(script):
-        raise SourceError(f"{path}: is the script itself; name another file with -o")
 
 
 def _become(job: Job, words: list[str]) -> NoReturn:
@@ -227,7 +238,7 @@ def _become(job: Job, words: list[str]) -> NoReturn:
     os.execve(sys.executable, own, {"OMP_NUM_THREADS": "1", **os.environ, **job.settings})
 
 
-def _hand_over(words: list[str], text: str) -> None:
+def _hand_over(words: Sequence[str], text: str) -> None:
     """Give the file to the cluster's own command."""
     if shutil.which(words[0]) is None:
         raise RunError(

@@ -19,6 +19,7 @@ from dp2ddp.words import counted
 
 if TYPE_CHECKING:
     from dp2ddp.codemod.plans.acceptance import AcceptOption
+    from dp2ddp.source.projects import Project
 
 
 @click.command(cls=ScriptCommand)
@@ -36,11 +37,13 @@ def command(options: RunOptions) -> None:
     script = ready_to_run("run", options.script, options.as_module)
     from dp2ddp.runtime.process.run import run_here
     from dp2ddp.runtime.stage import Stage
+    from dp2ddp.source.projects import read_project
     from dp2ddp.trace.record_folder import refuse_others
 
     mode, trace = options.mode, options.trace
-    files, settings = what_runs(script, mode, options.as_module, options.answers)
-    world = options.devices or devices_named(script, options.as_module) or 2
+    project = read_project(script, options.as_module)
+    files, settings = what_runs(project, mode, options.answers)
+    world = options.devices or devices_named(project) or 2
     ranks = range(world if mode == "ddp" else 1)
     if trace:
         refuse_others(trace, ranks)
@@ -65,28 +68,24 @@ def command(options: RunOptions) -> None:
     sys.exit(0)
 
 
-def devices_named(script: Path, as_module: bool) -> int | None:
+def devices_named(project: Project) -> int | None:
     """How many devices the script's own device_ids name, where that can be read off."""
     from dp2ddp.codemod.convert import convert
-    from dp2ddp.source.projects import read_project
-    from dp2ddp.source.read_source import read_source
 
-    if "device_ids" not in read_source(script).text:
+    if "device_ids" not in project.entry.text:
         return None
     with contextlib.suppress(Dp2DdpError):  # Python itself says better what is wrong with it, when it runs
-        return convert(read_project(script, as_module)).world
+        return convert(project).world
     return None
 
 
 def what_runs(
-    script: Path, mode: str, as_module: bool = False, accept: tuple[AcceptOption, ...] = ()
+    project: Project, mode: str, accept: tuple[AcceptOption, ...] = ()
 ) -> tuple[Mapping[Path, bytes], Mapping[str, str]]:
     """What runs in the place of the script's files, mended where they are too old, and under which variables."""
     from dp2ddp.codemod.helpers import HelperPlace
-    from dp2ddp.source.projects import read_project
     from dp2ddp.trial.scripts import conversion_of, mended_files_of
 
-    project = read_project(script, as_module)
     if mode == "dp":
         return mended_files_of(project, warn), {}
     # without a file of ours in the user's folder

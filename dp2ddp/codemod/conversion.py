@@ -15,7 +15,7 @@ from dp2ddp.codemod.helpers import HelperModule, HelperPlace
 from dp2ddp.codemod.knowledge.libraries import may_be_local
 from dp2ddp.codemod.plans.acceptance import AcceptOption
 from dp2ddp.codemod.plans.planned import Plan, Planned
-from dp2ddp.launch.job import Job, command_line, standalone, words_of
+from dp2ddp.launch.job import Job, command_line, torchrun_words
 from dp2ddp.source.files import Rewrite, SourceFile
 from dp2ddp.source.neighbours import OtherEntry
 from dp2ddp.source.projects import Project
@@ -154,7 +154,7 @@ class Conversion:
     def launch_of(self, written: str | None = None) -> str:
         """The launch line for the file that the result was written to."""
         if not written:
-            return command_line(words_of(standalone(self.job)), self.job.settings)
+            return command_line(torchrun_words(self.job), self.job.settings)
         folder, path = Path(), Path(written)
         job = replace(self.job, script=written, module=None)
         if self.before.cells:  # in the folder of the notebook (of its copy), where Jupyter would run it
@@ -165,7 +165,7 @@ class Conversion:
             folder = path.parents[self.project.entry_module.count(".")]
             job = replace(job, module=".".join(path.relative_to(folder).with_suffix("").parts))
         place = "" if folder == Path() else f"cd {shlex.quote(str(folder))} && "
-        return place + command_line(words_of(standalone(job)), job.settings)
+        return place + command_line(torchrun_words(job), job.settings)
 
     def diff(self) -> str:
         """One file after the other."""

@@ -107,62 +107,54 @@ class _Making:
         self.original, self.folder = original, folder
         self.linked: list[Path] = []
         self._copied = 0  # bytes of large files
-        self._make = {
-            EntryKind.FOLDER: self._folder,
-            EntryKind.CODE: self._copy,
-            EntryKind.SMALL: self._copy_small,
-            EntryKind.LARGE: self._copy_or_link,
-            EntryKind.DATA: self._link,
-            EntryKind.LINK: self._follow,
-        }
-
-    def put(self, entry: FolderEntry) -> None:
-        """Put a thing of the folder into the copy."""
-        self._make[entry.kind](entry)
 
     def place(self, path: Path) -> Path:
         """Where it is in the copy."""
         return self.folder / path.relative_to(self.original)
 
-    def _folder(self, entry: FolderEntry) -> None:
-        make_like(entry.path, self.place(entry.path))
+    def put(self, entry: FolderEntry) -> None:
+        """Put a thing of the folder into the copy."""
+        path, place = entry.path, self.place(entry.path)
+        match entry.kind:
+            case EntryKind.FOLDER:
+                make_like(path, place)
+            case EntryKind.CODE:
+                self._copy(path, place)
+            case EntryKind.SMALL:
+                self._copy(path, place)
+                if place.suffix in SETTINGS and not place.is_symlink():
+                    _move_paths(place, str(self.original), str(self.folder))
+            case EntryKind.LARGE if clone(path, place):
+                pass
+            case EntryKind.LARGE if entry.size <= min(LARGE_COPIED, ALL_COPIED - self._copied):
+                self._copied += entry.size
+                self._copy(path, place)
+            case EntryKind.LARGE | EntryKind.DATA:
+                self._link(path, place)
+            case EntryKind.LINK:
+                self._follow(path, place)
 
-    def _copy(self, entry: FolderEntry) -> None:
+    def _copy(self, path: Path, place: Path) -> None:
         try:
-            shutil.copy2(entry.path, self.place(entry.path))
+            shutil.copy2(path, place)
         except OSError as error:  # the run can read no more of it than we: no rights, a broken disk
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise
-            self.place(entry.path).unlink(missing_ok=True)
-            self._link(entry)
+            place.unlink(missing_ok=True)
+            self._link(path, place)
 
-    def _copy_small(self, entry: FolderEntry) -> None:
-        self._copy(entry)
-        place = self.place(entry.path)
-        if place.suffix in SETTINGS and not place.is_symlink():
-            _move_paths(place, str(self.original), str(self.folder))
+    def _link(self, path: Path, place: Path) -> None:
+        link(path, place)
+        self.linked.append(path)
 
-    def _copy_or_link(self, entry: FolderEntry) -> None:
-        if clone(entry.path, self.place(entry.path)):
-            return
-        if entry.size <= LARGE_COPIED and self._copied + entry.size <= ALL_COPIED:
-            self._copied += entry.size
-            self._copy(entry)
-        else:
-            self._link(entry)
-
-    def _link(self, entry: FolderEntry) -> None:
-        link(entry.path, self.place(entry.path))
-        self.linked.append(entry.path)
-
-    def _follow(self, entry: FolderEntry) -> None:
+    def _follow(self, path: Path, place: Path) -> None:
         """A link within the folder leads to the same place of the copy, one out of it to where it led."""
-        there = Path(os.path.realpath(entry.path))
+        there = Path(os.path.realpath(path))
         if there.is_relative_to(self.original) and not is_below_left_out(there, self.original):
             there = self.place(there)
         else:
-            self.linked.append(entry.path)
-        self.place(entry.path).symlink_to(there)
+            self.linked.append(path)
+        place.symlink_to(there)
 
 
 def _beside_its_neighbours(original: Path, room: Path, without: set[Path]) -> Path:

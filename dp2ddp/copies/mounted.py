@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from pathlib import Path
+from typing import Literal
+
+import psutil
 
 from dp2ddp.copies import namespace
 from dp2ddp.copies.cloning import make_like
@@ -25,6 +28,7 @@ from dp2ddp.source.survey import is_left_out
 
 SWITCH = "DP2DDP_MOUNTS"  # "0": go without
 _REMOVED_TOLD = 1000  # files of a removed folder that are named, at most
+_Change = Literal["written", "removed", "folders"]  # a file; a file; a folder that was made, or removed
 
 
 @dataclass(frozen=True)
@@ -44,22 +48,15 @@ class MountedCopy:
 
     def left_behind(self) -> FilesLeft:
         """What the layers hold."""
-        written: list[str] = []
-        removed: list[str] = []
-        folders: set[str] = set()
+        found: dict[_Change, set[str]] = {"written": set(), "removed": set(), "folders": set()}
         for layer in self.layers:
-            for each in _changes(Path(layer.upper), Path(layer.folder)):
-                name = os.path.relpath(each.path, self.original)
-                if each.is_folder:
-                    folders.add(name)
-                elif each.is_removed:
-                    removed.append(name)
-                elif not self._is_as_it_was(each.path, self.folder / name):
-                    written.append(name)
+            for change, path in _changes(Path(layer.upper), Path(layer.folder)):
+                name = os.path.relpath(path, self.original)
+                if change != "written" or not self._is_as_it_was(path, self.folder / name):
+                    found[change].add(name)
+        written, removed = (tuple(sorted(found[each])) for each in ("written", "removed"))
         root = str(self.folder)[: -len(str(self.original))]
-        return FilesLeft(
-            self.folder, tuple(sorted(written)), tuple(sorted(removed)), frozenset(folders), root
-        )
+        return FilesLeft(self.folder, written, removed, frozenset(found["folders"]), root)
 
     def _is_as_it_was(self, path: Path, now: Path) -> bool:
         if is_stand_in(now) and os.path.realpath(now) == os.path.realpath(path):
@@ -73,16 +70,7 @@ class MountedCopy:
         return changed(self.linked)
 
 
-@dataclass(frozen=True)
-class _Change:
-    """A path of the user's that is another one in the layer."""
-
-    path: Path
-    is_removed: bool = False
-    is_folder: bool = False  # that was made, or removed
-
-
-def _changes(upper: Path, original: Path) -> Iterator[_Change]:
+def _changes(upper: Path, original: Path) -> Iterator[tuple[_Change, Path]]:
     """What of a folder a layer hides, replaces or adds.
 
     A name that is gone is a character device 0, 0; of a folder that was removed and made again nothing of the old one
@@ -102,19 +90,19 @@ def _changes(upper: Path, original: Path) -> Iterator[_Change]:
             elif stat.S_ISDIR(state.st_mode):
                 if not is_left_out(entry.path):
                     if not path.is_dir() or path.is_symlink():
-                        yield _Change(path, is_folder=True)
+                        yield "folders", path
                     yield from _changes(Path(entry.path), path)
             elif stat.S_ISREG(state.st_mode) or stat.S_ISLNK(state.st_mode):
-                yield _Change(path)
+                yield "written", path
 
 
-def _removed(path: Path) -> Iterator[_Change]:
+def _removed(path: Path) -> Iterator[tuple[_Change, Path]]:
     if not path.is_dir() or path.is_symlink():
-        yield _Change(path, is_removed=True)
+        yield "removed", path
         return
-    yield _Change(path, is_folder=True)
+    yield "folders", path
     below = (Path(folder) / name for folder, _, names in os.walk(path) for name in names)
-    yield from (_Change(each, is_removed=True) for each in islice(below, _REMOVED_TOLD))
+    yield from (("removed", each) for each in islice(below, _REMOVED_TOLD))
 
 
 @dataclass(frozen=True)
@@ -199,14 +187,8 @@ def _layers(folder: Path, out: LinksOut, room: Path) -> list[Layer]:
 
 def _mounted_below(folder: Path) -> Iterable[Path]:
     """In the order in which they are to be mounted again."""
-    lines = Path("/proc/self/mountinfo").read_text().splitlines()
-    points = {Path(_unescaped(line.split()[4])) for line in lines}
+    points = {Path(each.mountpoint) for each in psutil.disk_partitions(all=True)}
     return sorted(point for point in points if folder in point.parents)
-
-
-def _unescaped(text: str) -> str:
-    """As the kernel writes blanks: octal digits behind a backslash."""
-    return os.fsdecode(text.encode("utf-8", "surrogateescape").decode("unicode_escape").encode("latin-1"))
 
 
 def _put(path: Path, data: bytes, layers: Sequence[Layer]) -> None:

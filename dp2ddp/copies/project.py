@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count, islice
 from pathlib import Path
@@ -69,7 +69,7 @@ def copy_project(
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as room:
-            copying = _Copying(root, Path(room) / target.name, target, _places(written, root, entry))
+            copying = _Copying(root, Path(room) / target.name, target, _Results(tuple(written), root, entry))
             copying.run(converted)
             kept = tuple(_move(copying.whole, target))
     except OSError as error:
@@ -78,28 +78,23 @@ def copy_project(
     return Copy(script, tuple(copying.linked), tuple(copying.left_out), kept)
 
 
-@dataclass(frozen=True)
-class _Written:
-    """What the script writes to, by the texts in it: paths, and beginnings and ends of names that it puts together."""
+class _Results:
+    """What training makes: by the names that people give it, and by the texts in the script, which are paths, and
+    beginnings and ends of names that it puts together. What a link to one led to would be written."""
 
-    paths: frozenset[Path]
-    beginnings: tuple[str, ...]
-    ends: tuple[str, ...]
+    def __init__(self, written: tuple[str, ...], root: Path, entry: Path) -> None:
+        """`written`: what the texts may lead to, from the script's folder or the project's."""
+        every = (Path(os.path.normpath(start / text)) for start in {root, entry.parent} for text in written)
+        self.paths = frozenset(path for path in every if root in path.parents)
+        names = [name for text in written if len(name := os.path.basename(text)) > 2]
+        self._beginnings = tuple(name for name in names if name.endswith(("_", "-", ".")))
+        self._ends = (*RESULT_FILES, *(name for name in names if name.startswith(("_", "-", "."))))
 
-    def may_name(self, name: str) -> bool:
-        return name.startswith(self.beginnings) or name.endswith(self.ends)
-
-
-def _places(written: Iterable[str], root: Path, entry: Path) -> _Written:
-    """Where the texts may lead, from the script's folder or the project's."""
-    texts = tuple(written)
-    every = (Path(os.path.normpath(start / text)) for start in {root, entry.parent} for text in texts)
-    names = {os.path.basename(text) for text in texts}
-    return _Written(
-        frozenset(path for path in every if root in path.parents),
-        tuple(name for name in names if len(name) > 2 and name.endswith(("_", "-", "."))),
-        tuple(name for name in names if len(name) > 2 and name.startswith(("_", "-", "."))),
-    )
+    def hold(self, path: Path, inner: tuple[str, ...]) -> bool:
+        """Whether a path of the project is one, or lies in `inner` folders of which one holds them."""
+        name = path.name
+        is_called_so = name.startswith(self._beginnings) or name.endswith(self._ends) or ".tfevents." in name
+        return is_called_so or path in self.paths or any(part.lower() in RESULT_FOLDERS for part in inner)
 
 
 def _refuse_target(target: Path, root: Path, force: bool) -> None:
@@ -118,31 +113,23 @@ def _refuse_target(target: Path, root: Path, force: bool) -> None:
 class _Copying:
     """From `root` to `whole`, which will lie at `target` in the end."""
 
-    def __init__(self, root: Path, whole: Path, target: Path, written: _Written) -> None:
+    def __init__(self, root: Path, whole: Path, target: Path, results: _Results) -> None:
         self.root, self.whole, self.target = root, whole, target
         self.linked: list[str] = []
         self.left_out: list[str] = []
-        self._written = written
+        self._results = results
         self._outside: list[Path] = []  # converted files that lie out of the project
-        self._results = 0  # bytes copied
+        self._copied = 0  # bytes of results
         self._inner: dict[Path, Path] = {}  # files behind links out of the project -> where they are copied
-        self._put: dict[EntryKind, Callable[[FolderEntry, Path], None]] = {
-            EntryKind.FOLDER: self._folder,
-            EntryKind.CODE: self._copy,
-            EntryKind.SMALL: self._copy,
-            EntryKind.LARGE: self._large,
-            EntryKind.DATA: self._data,
-            EntryKind.LINK: self._put_link,
-        }
 
     def run(self, converted: Mapping[Path, bytes]) -> None:
         self._outside = [path for path in converted if not path.is_relative_to(self.root)]
         self.whole.mkdir()
         shutil.copymode(self.root, self.whole)
-        opened = [*converted, *(path / "a new file" for path in self._written.paths)]
+        opened = [*converted, *(path / "a new file" for path in self._results.paths)]
         for entry in survey(self.root, opened, (self.target, self.whole.parent)):
             if entry.path.suffix != ".pyc" and entry.path.name != RECORD:
-                self._put[entry.kind](entry, entry.path.relative_to(self.root))
+                self._put(entry, entry.path.relative_to(self.root))
         for path, data in converted.items():
             place = self.whole / self._place(path)
             place.unlink(missing_ok=True)
@@ -160,60 +147,65 @@ class _Copying:
             )
         return self._inner[path]
 
-    def _folder(self, entry: FolderEntry, place: Path) -> None:
-        make_like(entry.path, self.whole / place)
+    def _put(self, entry: FolderEntry, place: Path) -> None:
+        match entry.kind:
+            case EntryKind.FOLDER:
+                make_like(entry.path, self.whole / place)
+            case EntryKind.CODE | EntryKind.SMALL:
+                self._copy(entry.path, place)
+            case EntryKind.LARGE:
+                self._put_large(entry.path, place, entry.size)
+            case EntryKind.DATA:
+                self._put_data(entry.path, place)
+            case EntryKind.LINK:
+                self._put_link(entry.path, place)
 
-    def _copy(self, entry: FolderEntry, place: Path) -> None:
+    def _copy(self, path: Path, place: Path) -> None:
         try:
-            shutil.copy2(entry.path, self.whole / place)
+            shutil.copy2(path, self.whole / place)
         except PermissionError:  # whoever starts the copy can read no more of the original
             (self.whole / place).unlink(missing_ok=True)
             self._leave_out(place, "cannot be read")
 
-    def _large(self, entry: FolderEntry, place: Path) -> None:
-        size = entry.size
-        if clone(entry.path, self.whole / place):
+    def _put_large(self, path: Path, place: Path, size: int) -> None:
+        if clone(path, self.whole / place):
             return
         if size <= COPIED:
-            self._copy(entry, place)
-        elif not self._is_result(entry.path, place):
-            self._link(entry.path, place, size_text(size))
-        elif size <= RESULT_COPIED and self._results + size <= RESULTS_COPIED:
-            self._results += size
-            self._copy(entry, place)
+            self._copy(path, place)
+        elif not self._is_result(place, is_folder=False):
+            self._link(path, place, size_text(size))
+        elif size <= RESULT_COPIED and self._copied + size <= RESULTS_COPIED:
+            self._copied += size
+            self._copy(path, place)
         else:
             self._leave_out(place, size_text(size))
 
-    def _data(self, entry: FolderEntry, place: Path) -> None:
-        what = f"a folder of more than {MANY} things" if entry.path.is_dir() else ""
-        if not os.access(entry.path, os.R_OK):
+    def _put_data(self, path: Path, place: Path) -> None:
+        """A folder of links to files, where that takes no time: what is new in it is the copy's."""
+        is_folder, what = path.is_dir(), ""
+        if not os.access(path, os.R_OK):
             what = "cannot be read"
-        if self._is_result(entry.path, place):
+        elif is_folder:
+            what = f"a folder of more than {MANY} things"
+        below = list(islice(path.rglob("*"), LINKED_EACH + 1)) if is_folder else []
+        if self._is_result(place, is_folder):
             self._leave_out(place, what)
-            if entry.path.is_dir():
+            if is_folder:
                 (self.whole / place).mkdir()
-        elif entry.path.is_dir() and os.access(entry.path, os.R_OK) and _holds_few(entry.path):
-            self._link_each(entry.path, place)
+        elif 0 < len(below) <= LINKED_EACH:
+            self.linked.append(_named(place, "its files"))
+            (self.whole / place).mkdir(exist_ok=True)
+            for each in below:
+                here = self.whole / place / each.relative_to(path)
+                if each.is_dir() and not each.is_symlink():
+                    here.mkdir(exist_ok=True)
+                else:
+                    here.symlink_to(each)
         else:
-            self._link(entry.path, place, what)
+            self._link(path, place, what)
 
-    def _link_each(self, folder: Path, place: Path) -> None:
-        """A folder of links to files: what is new in it is the copy's."""
-        self.linked.append(_named(place, "its files"))
-        for here, _, files in os.walk(folder):
-            target = self.whole / place / os.path.relpath(here, folder)
-            target.mkdir(exist_ok=True)
-            for name in files:
-                (target / name).symlink_to(Path(here) / name)
-
-    def _is_result(self, path: Path, place: Path) -> bool:
-        """Whether training makes it: what a link to it led to would be written."""
-        if self.root / place in self._written.paths or self._written.may_name(path.name):
-            return True
-        in_results = any(
-            part.lower() in RESULT_FOLDERS for part in place.parts[: None if path.is_dir() else -1]
-        )
-        return in_results or path.suffix in RESULT_FILES or ".tfevents." in path.name
+    def _is_result(self, place: Path, is_folder: bool) -> bool:
+        return self._results.hold(self.root / place, place.parts if is_folder else place.parts[:-1])
 
     def _link(self, path: Path, place: Path, what: str) -> None:
         (self.whole / place).symlink_to(path)
@@ -222,49 +214,46 @@ class _Copying:
     def _leave_out(self, place: Path, what: str) -> None:
         self.left_out.append(_named(place, what))
 
-    def _put_link(self, entry: FolderEntry, place: Path) -> None:
-        """A link leads to the same place of the copy, or out of it to where it led."""
-        path, here = entry.path, self.whole / place
-        there = Path(os.path.realpath(path))
+    def _put_link(self, path: Path, place: Path) -> None:
+        """A link leads to the same place of the copy, or out of it to where it led.
+
+        Behind one out of the project may lie what runs of the copy write to, or what is converted.
+        """
+        here, there = self.whole / place, Path(os.path.realpath(path))
+        is_of_target = there.is_relative_to(self.target)
+        is_inside = there.is_relative_to(self.root) and not is_below_left_out(there, self.root)
         if not there.exists():
             here.symlink_to(os.readlink(path))
-        elif there.is_relative_to(self.root) and self._is_copied(there):
+        elif is_inside and not is_of_target:
             here.symlink_to(os.path.relpath(there, path.parent.resolve()))
         elif self._needs_contents(there, place):
             self._put_contents(there, place)
-        elif self._is_result(path, place):
-            self._put_result(there, place)
-        elif there != self.target and not there.is_relative_to(self.target):
+        elif self._is_result(place, there.is_dir()):
+            if there.is_file():
+                self._put_large(there, place, there.stat().st_size)
+            else:
+                here.mkdir()
+                self._leave_out(place, f"a link to {there}")
+        elif not is_of_target:
             here.symlink_to(there)
-
-    def _is_copied(self, there: Path) -> bool:
-        return not there.is_relative_to(self.target) and not is_below_left_out(there, self.root)
 
     def _needs_contents(self, there: Path, place: Path) -> bool:
         """Whether a converted file lies behind a link, or one that the script writes to."""
-        is_written_into = any(self.root / place in path.parents for path in self._written.paths)
+        is_written_into = any(self.root / place in path.parents for path in self._results.paths)
         is_above = self.root.is_relative_to(there)
         return (is_written_into or any(link.is_relative_to(there) for link in self._outside)) and not is_above
 
-    def _put_result(self, there: Path, place: Path) -> None:
-        """Behind a link out of the project lies what runs of the copy write to."""
-        if there.is_file():
-            self._large(FolderEntry(there, EntryKind.LARGE, there.stat().st_size), place)
-        else:
-            (self.whole / place).mkdir()
-            self._leave_out(place, f"a link to {there}")
-
     def _put_contents(self, there: Path, place: Path) -> None:
-        """Behind a link out of the project lies what is converted or written: the copy gets files of its own."""
+        """The copy gets files of its own."""
         if not there.is_dir():
             self._inner[there] = place
-            self._copy(FolderEntry(there, EntryKind.CODE), place)
+            self._copy(there, place)
             return
         (self.whole / place).mkdir(parents=True, exist_ok=True)
         for entry in survey(there, self._outside):
             inner = place / entry.path.relative_to(there)
             self._inner[entry.path.resolve()] = inner
-            self._put[entry.kind](entry, inner)
+            self._put(entry, inner)
 
 
 def _move(whole: Path, target: Path) -> Iterator[str]:
@@ -277,30 +266,27 @@ def _move(whole: Path, target: Path) -> Iterator[str]:
         return
     record = _record(target)
     for folder, names, files in os.walk(whole):
-        links = [name for name in names if os.path.islink(os.path.join(folder, name))]
-        yield from _move_all(Path(folder), [*files, *links], whole, target, record)
-
-
-def _move_all(
-    folder: Path, names: list[str], whole: Path, target: Path, record: Mapping[str, str]
-) -> Iterator[str]:
-    inner = folder.relative_to(whole)
-    here = _own_folder(target, inner)
-    for name in names:
-        new, path = folder / name, str(inner / name)
-        is_code = new.suffix == ".py" and not new.is_symlink()
-        if here is None and is_code:
-            raise SourceError(f"{target / inner}: is a link, so {name} cannot be put there; remove the link")
-        if here is None or name != RECORD and os.path.lexists(here / name) and not is_code:
-            continue
-        place = here / name
-        if _same(new, place):
-            continue
-        if os.path.lexists(place) and name != RECORD and record.get(path) != _hash(place):
-            beside = _free_name(place)
-            os.replace(place, beside)
-            yield f"{path} is {beside.name} now"
-        os.replace(new, place)
+        inner = Path(folder).relative_to(whole)
+        here = _own_folder(target, inner)
+        for name in (*files, *(name for name in names if os.path.islink(os.path.join(folder, name)))):
+            new = Path(folder, name)
+            is_code = new.suffix == ".py" and not new.is_symlink()
+            if here is None and is_code:
+                raise SourceError(
+                    f"{target / inner}: is a link, so {name} cannot be put there; remove the link"
+                )
+            if here is None or name != RECORD and os.path.lexists(here / name) and not is_code:
+                continue
+            place = here / name
+            if is_code and os.path.lexists(place):
+                now, path = _hash(place), str(inner / name)
+                if now == _hash(new):
+                    continue
+                if now != record.get(path):
+                    beside = _free_name(place)
+                    os.replace(place, beside)
+                    yield f"{path} is {beside.name} now"
+            os.replace(new, place)
 
 
 def _free_name(place: Path) -> Path:
@@ -319,10 +305,6 @@ def _own_folder(target: Path, inner: Path) -> Path | None:
     return here
 
 
-def _same(new: Path, place: Path) -> bool:
-    return not place.is_symlink() and place.is_file() and new.read_bytes() == place.read_bytes()
-
-
 def _record(target: Path) -> Mapping[str, str]:
     try:
         read = json.loads((target / RECORD).read_text(encoding="utf-8"))
@@ -333,12 +315,6 @@ def _record(target: Path) -> Mapping[str, str]:
 
 def _hash(path: Path) -> str:
     return "" if path.is_symlink() or not path.is_file() else hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _holds_few(folder: Path) -> bool:
-    """Whether a link for each file below a folder takes no time."""
-    names = (name for _, folders, files in os.walk(folder) for name in (*folders, *files))
-    return next(islice(names, LINKED_EACH, None), None) is None
 
 
 def _named(place: Path, what: str) -> str:

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import tempfile
@@ -38,13 +39,9 @@ def examine(timeout: float, progress: Callable[[str], None]) -> Iterator[Answer]
     with tempfile.TemporaryDirectory(prefix="dp2ddp-doctor-") as folder:
         progress("importing torch")
         said = ended([PROGRAM], timeout)
-        if said.code is None:
-            yield broken_torch(
-                f"it was not there after {timeout:g} s; a slow disk? --timeout {2 * timeout:g}"
-            )
-            return
         if said.code != 0:
-            yield broken_torch(said.last_line)
+            slow = f"it was not there after {timeout:g} s; a slow disk? --timeout {2 * timeout:g}"
+            yield broken_torch(slow if said.code is None else said.last_line)
             return
         yield from torch_answers(json.loads(said.stdout.splitlines()[-1]), driver_version())
         if importlib.util.find_spec("psutil") is None:
@@ -58,48 +55,40 @@ def two_ranks(folder: Path, timeout: float) -> Answer:
     """Start two ranks as a user does, by torchrun, and let them add numbers."""
     arguments = ["--standalone", "--nproc-per-node", str(RANKS), PROGRAM, str(folder)]
     end = ended([str(AGENT), str(folder), *arguments], timeout, starts_others=True)
-    return ranks_answer(end, reached(folder), timeout, _agent_words(folder))
-
-
-def reached(folder: Path) -> tuple[str, ...]:
-    """How far each rank came, in its own words."""
     files = (folder / f"rank-{rank}" for rank in range(RANKS))
-    return tuple(file.read_text() if file.exists() else "was not started" for file in files)
+    reached = tuple(file.read_text() if file.exists() else "was not started" for file in files)
+    own = folder / "torchrun.err"
+    return ranks_answer(end, reached, timeout, own.read_text(errors="replace") if own.exists() else "")
 
 
-def _agent_words(folder: Path) -> str:
-    """The last error that torchrun itself had."""
-    file = folder / "torchrun.err"
-    lines = file.read_text(errors="replace").splitlines() if file.exists() else []
-    errors = [line for line in lines if re.match(r"[\w.]*(?:Error|Exception)\b", line)]
-    return errors[-1] if errors else ""
-
-
-def ranks_answer(end: Ended, ranks: tuple[str, ...], timeout: float, agent: str = "") -> Answer:
+def ranks_answer(end: Ended, reached: tuple[str, ...], timeout: float, agent: str = "") -> Answer:
+    """`reached`: how far each rank came, in its own words; `agent`: what torchrun itself wrote."""
     if end.code == 0:
-        seconds = json.loads(ranks[0])
+        seconds = json.loads(reached[0])
         times = ", ".join(f"{backend} in {value * 1000:.1f} ms" for backend, value in seconds.items())
         return answered(TWO_RANKS, f"met by torchrun, and added a megabyte: {times}")
     if end.code is None:
-        stuck = "; ".join(f"rank {number} {words}" for number, words in enumerate(ranks))
+        stuck = "; ".join(f"rank {number} {words}" for number, words in enumerate(reached))
         text = f"not done after {timeout:g} s: {stuck}"
         advice = (
-            "where ranks do not meet: GLOO_SOCKET_IFNAME=lo, and the host name above; where they meet and NCCL hangs: "
-            "NCCL_P2P_DISABLE=1, NCCL_DEBUG=INFO; on a slow machine: --timeout"
+            f"where ranks do not meet: GLOO_SOCKET_IFNAME=lo, or a line `127.0.1.1 {socket.gethostname()}` in "
+            "/etc/hosts; where they meet and NCCL hangs: NCCL_P2P_DISABLE=1, NCCL_DEBUG=INFO; on a slow machine: "
+            "--timeout"
         )
     else:
-        text = f"failed: {_error_line(end) or agent or f'torchrun ended with {end.code}'}"
-        advice = "training with several processes fails in the same way; NCCL_DEBUG=INFO tells more of NCCL's errors"
+        said = [*_errors(end.stderr)[:1], *_errors(agent)[-1:], f"torchrun ended with {end.code}"]
+        text = f"failed: {said[0]}"
+        advice = (
+            "training with several processes fails in the same way; a sandbox or container must allow processes to "
+            "meet on 127.0.0.1; NCCL_DEBUG=INFO tells more of NCCL's errors"
+        )
     return answered(TWO_RANKS, text, advice, "bad")
 
 
-def _error_line(end: Ended) -> str:
-    """The first error that a rank printed."""
-    for line in end.stderr.splitlines():
-        text = re.sub(r"^\[rank\d+\]: ?", "", line)
-        if re.match(r"[\w.]*(?:Error|Exception)\b", text):
-            return text
-    return ""
+def _errors(text: str) -> list[str]:
+    """The lines that say an error: a rank's first one is what happened, torchrun's last one."""
+    lines = (re.sub(r"^\[rank\d+\]: ?", "", line) for line in text.splitlines())
+    return [line for line in lines if re.match(r"[\w.]*(?:Error|Exception)\b", line)]
 
 
 # ---- processes with a limit; whatever happens, none of them stays

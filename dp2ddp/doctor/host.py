@@ -1,4 +1,4 @@
-"""What can be known of a machine without torch: its system, processors, memory, limits, ports and settings."""
+"""What can be known of a machine without torch: its system, processors, memory, limits and settings."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ import os
 import platform
 import resource
 import shutil
-import socket
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -54,8 +52,6 @@ GB = 2**30
 SMALL_SHM = GB  # a loader with 4 workers keeps 8 batches there; docker's own 64 MB hold one of 100 images
 FEW_FILES = 4096  # a batch that workers hand over takes a file descriptor for each tensor
 RANK_MEMORY = GB // 2  # what a process with torch in it takes, before it has a model or data
-PORT = 29500  # torch's own
-LOOKUP_LIMIT = 3.0  # seconds
 
 
 def host_answers() -> Iterator[Answer]:
@@ -80,8 +76,6 @@ def host_answers() -> Iterator[Answer]:
     advice = "verify copies the project there, with its data: set TMPDIR to a folder with more room"
     yield answered("temporary files", f"{size(room)} free in {folder}", advice if room < GB else "")
     yield threads_answer(os.environ, cores)
-    yield ports_answer(reaches_itself(), is_free(PORT))
-    yield host_name_answer(socket.gethostname(), looked_up(socket.gethostname()))
     yield variables_answer(os.environ)
 
 
@@ -117,20 +111,19 @@ def shared_memory() -> tuple[int, int] | None:
 
 
 def shared_memory_answer(sizes: tuple[int, int] | None) -> Answer:
-    name = "shared memory"
+    total, free = sizes or (0, 0)
+    text, advice = f"{size(free)} of {size(total)} in /dev/shm are free", ""
     if sizes is None:
-        return answered(name, "there is no /dev/shm", "loaders may need num_workers=0 here")
-    total, free = sizes
-    if total < SMALL_SHM:
+        text, advice = "there is no /dev/shm", "loaders may need num_workers=0 here"
+    elif total < SMALL_SHM:
+        text = f"/dev/shm has {size(total)}"
         advice = (
             "DataLoader workers hand batches over in it, and die (Bus error) when it is full: start docker with "
             "--shm-size=8g (or --ipc=host), on Kubernetes mount an emptyDir in memory there"
         )
-        return answered(name, f"/dev/shm has {size(total)}", advice)
-    if free < SMALL_SHM:
+    elif free < SMALL_SHM:
         advice = "others have filled it: `ls -l /dev/shm`; files of processes that are gone may be removed"
-        return answered(name, f"{size(free)} of {size(total)} in /dev/shm are free", advice)
-    return answered(name, f"{size(free)} in /dev/shm")
+    return answered("shared memory", text, advice)
 
 
 def open_files_answer(soft: int, hard: int) -> Answer:
@@ -156,55 +149,6 @@ def threads_answer(variables: Mapping[str, str], cores: float) -> Answer:
         advice = f"for each rank: two ranks have {2 * int(given)} threads on {cores:g} cores, which makes both slower"
         return answered("threads", f"OMP_NUM_THREADS={given}", advice)
     return answered("threads", f"OMP_NUM_THREADS={given}, for each rank")
-
-
-def reaches_itself() -> bool:
-    """Whether a process here can listen on the loopback, and another connect to it."""
-    with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", 0)) as server:
-        socket.create_connection(server.getsockname(), LOOKUP_LIMIT).close()
-        return True
-    return False
-
-
-def is_free(port: int) -> bool:
-    """Whether nobody listens on a port of the loopback."""
-    with contextlib.suppress(OSError), socket.socket() as probe:
-        probe.bind(("127.0.0.1", port))
-        return True
-    return False
-
-
-def ports_answer(loopback: bool, usual: bool) -> Answer:
-    """`loopback`: whether processes reach each other there; `usual`: whether torch's own port is free."""
-    if not loopback:
-        advice = "processes of a run meet there: the sandbox or container must allow it, with its loopback up"
-        return answered("ports", "processes do not reach each other on 127.0.0.1", advice, "bad")
-    if not usual:
-        advice = (
-            "something listens there; with --standalone torchrun takes another, without it a second run fails"
-        )
-        return answered("ports", f"{PORT}, torch's own, is taken", advice)
-    return answered("ports", f"{PORT} and others are free")
-
-
-def looked_up(name: str) -> str | None:
-    """The address of a host, or None if nobody answers in time."""
-    addresses: list[str] = []
-
-    def ask() -> None:
-        with contextlib.suppress(OSError):
-            addresses.append(str(socket.getaddrinfo(name, None)[0][4][0]))
-
-    asking = threading.Thread(target=ask, daemon=True)  # a resolver that hangs has no limit of its own
-    asking.start()
-    asking.join(LOOKUP_LIMIT)
-    return addresses[0] if addresses else None
-
-
-def host_name_answer(name: str, address: str | None) -> Answer:
-    advice = f"ranks that look for this host wait long or fail: a line `127.0.1.1 {name}` in /etc/hosts"
-    text = f"{name} is {address}" if address else f"{name} has no address"
-    return answered("host name", text, "" if address else advice)
 
 
 def variables_answer(variables: Mapping[str, str]) -> Answer:

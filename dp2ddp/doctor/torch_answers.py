@@ -100,7 +100,7 @@ def devices_answer(devices: Sequence[Mapping[str, Any]]) -> Answer:
 
 
 def _shown(devices: Sequence[Mapping[str, Any]]) -> str:
-    """Each model in a part, with its numbers: "0-3: A100, 80 GB, 79 GB free"."""
+    """Each model in a part, with its numbers: "0, 1: A100, 80 GB, at least 79 GB free"."""
     models: dict[tuple[str, int], list[int]] = {}
     for index, device in enumerate(devices):
         models.setdefault((device["name"], device["memory"]), []).append(index)
@@ -108,15 +108,8 @@ def _shown(devices: Sequence[Mapping[str, Any]]) -> str:
     for (name, memory), indices in models.items():
         free = [devices[index]["free"] for index in indices if devices[index]["free"] is not None]
         least = f", {'at least ' if len(indices) > 1 else ''}{size(min(free))} free" if free else ""
-        parts.append(f"{_span(indices)}: {name}, {size(memory)}{least}")
+        parts.append(f"{', '.join(map(str, indices))}: {name}, {size(memory)}{least}")
     return "; ".join(parts)
-
-
-def _span(indices: Sequence[int]) -> str:
-    first, last = indices[0], indices[-1]
-    if len(indices) > 1 and last - first == len(indices) - 1:
-        return f"{first}-{last}"
-    return ", ".join(map(str, indices))
 
 
 def peers_answer(peers: Sequence[Sequence[bool]]) -> Answer:

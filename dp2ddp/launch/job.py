@@ -24,6 +24,10 @@ class Job:
     nodes: int = 1
     restarts: int = 0  # how often ranks are started again when one of them ended in error
     settings: Mapping[str, str] = field(default_factory=dict)  # environment variables that the script needs
+    rendezvous: str | None = None  # HOST or HOST:PORT, where agents of several nodes meet
+    time: str = ""  # of slurm: the limit
+    cpus: int = 1  # of slurm: of a rank, with its loader's workers
+    image: str = ""  # of Kubernetes
 
     @property
     def name(self) -> str:
@@ -35,6 +39,10 @@ class Job:
     @property
     def world(self) -> int | None:
         return self.gpus and self.gpus * self.nodes
+
+    @property
+    def endpoint(self) -> str | None:
+        return with_port(self.rendezvous) if self.rendezvous else None
 
     @property
     def machines(self) -> str:
@@ -79,7 +87,10 @@ def agent(job: Job, nodes: str, identity: str, endpoint: str) -> list[list[str]]
     return [["torchrun", "--nnodes", nodes, *job.rank_words], meeting, job.restart_words, job.started]
 
 
-def words_of(parts: Sequence[Sequence[str]]) -> list[str]:
+def torchrun_words(job: Job) -> list[str]:
+    """The command that starts the ranks of this machine."""
+    meets = job.endpoint
+    parts = agent(job, str(job.nodes), job.name, meets) if meets else standalone(job)
     return [word for part in parts for word in part]
 
 
@@ -139,36 +150,37 @@ def comment(text: str) -> str:
 THREADS = "export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}  # threads of a rank on the CPU; more only if cores are free\n"
 
 
+NETWORK = """\
+# export NCCL_SOCKET_IFNAME=eth0 GLOO_SOCKET_IFNAME=eth0  # where a node has several networks, and ranks do not meet
+"""
+
+
 def local_file(job: Job) -> str:
     """A shell script for one machine."""
+    head = f": {_ranks(job)}. Start it in the folder from which the script is started."
+    return _shell_file(job, head, "", "", standalone(job))
+
+
+def nodes_file(job: Job) -> str:
+    """A shell script that is started on each node; the nodes meet at the job's endpoint, or at what it is told."""
+    head = f"""\
+: {_ranks(job)} on each of {job.nodes} nodes.
+# Start it on every node, in the folder from which the script is started; they wait for each other."""
+    asks = "host=${1:?which node do all meet at? give its name, the same one on every node}\n"
+    argument = Raw(f'"$host:${{PORT:-{PORT}}}"')
+    parts = agent(job, str(job.nodes), job.name, job.endpoint or argument)
+    return _shell_file(job, head, "" if job.endpoint else asks, NETWORK, parts)
+
+
+def _shell_file(job: Job, head: str, first: str, last: str, parts: Sequence[Sequence[str]]) -> str:
     return f"""\
 #!/usr/bin/env bash
-# {comment(job.shown)}: {ranks(job)}. Start it in the folder from which the script is started.
+# {comment(job.shown)}{head}
 set -euo pipefail
 
-{exports(job.settings)}{THREADS}exec {command(*standalone(job))}
+{first}{exports(job.settings)}{THREADS}{last}exec {command(*parts)}
 """
 
 
-def nodes_file(job: Job, endpoint: str | None) -> str:
-    """A shell script that is started on each node; the nodes meet at `endpoint`, or at what it is told."""
-    where = (
-        ""
-        if endpoint
-        else "host=${1:?which node do all meet at? give its name, the same one on every node}\n"
-    )
-    parts = agent(job, str(job.nodes), job.name, endpoint or Raw(f'"$host:${{PORT:-{PORT}}}"'))
-    return f"""\
-#!/usr/bin/env bash
-# {comment(job.shown)}: {ranks(job)} on each of {job.nodes} nodes.
-# Start it on every node, in the folder from which the script is started; they wait for each other.
-set -euo pipefail
-
-{where}{exports(job.settings)}{THREADS}\
-# export NCCL_SOCKET_IFNAME=eth0 GLOO_SOCKET_IFNAME=eth0  # where a node has several networks, and ranks do not meet
-exec {command(*parts)}
-"""
-
-
-def ranks(job: Job) -> str:
+def _ranks(job: Job) -> str:
     return "a rank for each GPU" if job.gpus is None else f"{job.gpus} rank{'s' if job.gpus > 1 else ''}"

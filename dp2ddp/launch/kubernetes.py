@@ -15,7 +15,7 @@ from dp2ddp.launch.job import Job, comment
 _SHM = "workers of loaders hand batches over in /dev/shm; a container's own has 64 MB"
 
 
-def train_job(job: Job, image: str) -> str:
+def train_job(job: Job) -> str:
     """A TrainJob of Kubeflow Trainer v2, on its runtime torch-distributed."""
     arguments = "".join(f"      - {_unexpanded(word)}\n" for word in (*job.restart_words, *job.started))
     variables = "".join(
@@ -34,7 +34,7 @@ spec:
   runtimeRef:
     name: torch-distributed
   trainer:
-    image: {_text(image)}
+    image: {_text(job.image)}
     # no rendezvous, no number of nodes: Trainer gives them to torchrun (PET_...), and refuses a job that does, too
     command: ["torchrun"]
     args:

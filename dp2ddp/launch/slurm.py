@@ -22,8 +22,8 @@ def time_limit(text: str) -> str:
     return text
 
 
-def sbatch_file(job: Job, cpus: int, time: str) -> str:
-    """`cpus`: of a rank, with its loader's workers. `time`: the limit."""
+def sbatch_file(job: Job) -> str:
+    """A file for sbatch."""
     gpus = job.gpus or 1
     step = command(
         ["srun", "--cpus-per-task", Raw('"$SLURM_CPUS_PER_TASK"'), "--kill-on-bad-exit=1"],
@@ -38,8 +38,8 @@ def sbatch_file(job: Job, cpus: int, time: str) -> str:
 #SBATCH --nodes={job.nodes}
 #SBATCH --ntasks-per-node=1  # one torchrun a node: it starts the ranks
 #SBATCH --gpus-per-node={gpus}
-#SBATCH --cpus-per-task={cpus * gpus}  # for all ranks of a node, and the workers of their loaders
-#SBATCH --time={time_limit(time)}
+#SBATCH --cpus-per-task={job.cpus * gpus}  # for all ranks of a node, and the workers of their loaders
+#SBATCH --time={job.time}
 #SBATCH --output=%x-%j.out
 {_requeue_lines(job)}
 set -euo pipefail

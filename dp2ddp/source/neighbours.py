@@ -51,7 +51,10 @@ def does_something(text: bytes) -> bool:
 def import_of(files: Collection[Path]) -> re.Pattern[bytes]:
     """An import statement with the name of one of the files in it, or a text that may be the name in a dynamic one."""
     names = b"|".join(re.escape(os.fsencode(word)) for word in sorted(_words(files)))
-    statement = rb"^[ \t]*(?:from|import)[ \t](?:[^\n(\\]|\\\r?\n|\([^)]*)*?\b(?:%s)\b" % names
+    line = (
+        rb"(?:[^\n(\\]|\\\r?\n|\([^)]*\))*?(?:\([^)]*)?"  # each bracket in one way: there are long docstrings
+    )
+    statement = rb"^[ \t]*(?:from|import)[ \t]%s\b(?:%s)\b" % (line, names)
     text = rb"[\"'][\w.]*\b(?:%s)\b[\w.]*[\"']" % names
     return re.compile(rb"%s|\b(?:import_module|__import__)\b(?s:.*)%s" % (statement, text), re.MULTILINE)
 

@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from importlib.machinery import FrozenImporter
 from pathlib import Path
 
 from dp2ddp.errors import OptionError, SourceError
@@ -263,7 +264,7 @@ class _Search:
         return self._found[name]
 
     def _look_for(self, name: tuple[str, ...]) -> Path | None:
-        if not name or "*" in name or name[0] in sys.stdlib_module_names:
+        if not name or "*" in name or name[0] in sys.stdlib_module_names and not self._hides(name[0]):
             return None
         home = self._home(name[0])
         place = _file_of(home.joinpath(*name)) if home else None
@@ -273,6 +274,12 @@ class _Search:
         if file != place:
             self.links[self.shown(file)] = place
         return file
+
+    def _hides(self, top: str) -> bool:
+        """Whether a file beside the script comes before the standard library's of its name: Python has not begun with
+        that one."""
+        begun = top in sys.builtin_module_names or FrozenImporter.find_spec(top)
+        return not begun and _file_of(self.roots[0] / top) is not None
 
     def _home(self, top: str) -> Path | None:
         """The folder that a top-level name is imported from; None for what is installed, or not found."""

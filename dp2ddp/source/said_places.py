@@ -8,14 +8,17 @@ from __future__ import annotations
 import ast
 import operator
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from dp2ddp.source.parsing import nodes_in
 
+OF_SITE = "site.addsitedir"
 LONGEST = 4096  # characters of a path
 PURE = ("dirname", "basename", "join", "split", "normpath", "expanduser")  # of os.path
-OF_TEXT = {"join", "rsplit", "split", "rpartition", "partition", "rstrip", "replace"}
+OF_TEXT = {"join", "rsplit", "split", "rpartition", "partition", "rstrip", "replace", "format"}
 OF_PATHS = {
     "parent",
     "parents",
@@ -27,9 +30,17 @@ OF_PATHS = {
     "with_name",
     "name",
 }
-OPERATORS: dict[type[ast.operator], Callable[[object, object], object]] = {
+WIDE = re.compile(r"%[^s%]|{[^}]*:")  # formats that may ask for a billion blanks
+
+
+def _filled(text: str, given: object) -> str | None:
+    return None if WIDE.search(text) else text % (tuple(given) if isinstance(given, list) else given)
+
+
+OPERATORS: dict[type[ast.operator], Callable[[Any, Any], object]] = {
     ast.Add: operator.add,
     ast.Div: operator.truediv,
+    ast.Mod: _filled,
 }
 
 
@@ -39,7 +50,7 @@ def added_roots(tree: ast.Module, nodes: Sequence[ast.AST], file: Path, entry: P
     `sys.path.append("core")` means a folder of the one that the script is started in: the current folder or, where that
     has none, the script's own.
     """
-    if not any(map(_is_sys_path, nodes)):
+    if not any(_is_sys_path(node) or _is_of_site(node) for node in nodes):
         return []
     start = file.parent if file.suffix == ".ipynb" else Path.cwd()  # where it runs
     folders = []
@@ -55,7 +66,7 @@ def added_roots(tree: ast.Module, nodes: Sequence[ast.AST], file: Path, entry: P
 
 def _added(tree: ast.Module, nodes: Sequence[ast.AST], paths: _Paths) -> Iterator[str | Path]:
     """What is added to sys.path, line by line; twice, since a function may use what is assigned below it."""
-    adders = {"sys.path.insert", "sys.path.append", "sys.path.extend", *_own_adders(tree)}
+    adders = {"sys.path.insert", "sys.path.append", "sys.path.extend", OF_SITE, *_own_adders(tree)}
     kinds = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.For, ast.Call)
     lines = sorted((node for node in nodes if isinstance(node, kinds)), key=lambda node: node.lineno)
     for node in lines + lines:
@@ -79,6 +90,10 @@ def _is_sys_path(node: ast.AST) -> bool:
     """Whether it is `sys.path`, or a part of it: of `sys.path[:0] = ...`."""
     path = node.value if isinstance(node, ast.Subscript) else node
     return isinstance(path, ast.Attribute) and path.attr == "path" and dotted(path) == "sys.path"
+
+
+def _is_of_site(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and dotted(node) == OF_SITE
 
 
 def _own_adders(tree: ast.Module) -> Iterator[str]:
@@ -142,7 +157,7 @@ class _Paths:
         """What an expression is worth."""
         try:
             value = self._worth(node)
-        except (TypeError, ValueError, LookupError, AttributeError, OSError, RuntimeError):
+        except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, OSError, RuntimeError):
             return None
         return value if not isinstance(value, (str, list)) or len(value) < LONGEST else None
 
@@ -171,6 +186,8 @@ class _Paths:
 
     def _attribute(self, owner: object, name: str) -> object:
         """A part of a path or a text, or what a module has under a name; no method that could touch a file."""
+        if name == "format" and WIDE.search(str(owner)):
+            return None
         if isinstance(owner, (str, Path)):
             return getattr(owner, name) if name in (OF_TEXT if isinstance(owner, str) else OF_PATHS) else None
         return self.known.get(name)

@@ -75,67 +75,55 @@ def survey(root: Path, named: Iterable[Path] = (), without: Iterable[Path] = ())
         if things is None:
             yield FolderEntry(folder, EntryKind.DATA)
             continue
-        names_read += len(things.files) + len(things.folders)
+        names_read += len(things)
         if folder != root:
             yield FolderEntry(folder, EntryKind.FOLDER)
-        yield from (entry for entry in things.entries() if entry.path not in passed)
-        crowded = len(things.folders) > CROWD
-        for each in things.folders:
-            if each not in passed:
-                number += 1
-                heapq.heappush(waiting, (crowded and each not in opened, depth + 1, number, each))
+        things = [thing for thing in things if Path(thing.path) not in passed]
+        folders = [Path(thing.path) for thing in things if _is_folder(thing)]
+        are_many = len(things) - len(folders) > MANY
+        yield from (
+            FolderEntry(Path(each.path), *_kind_of(each, are_many)) for each in things if _is_kept(each)
+        )
+        for each in folders:
+            number += 1
+            heapq.heappush(waiting, (len(folders) > CROWD and each not in opened, depth + 1, number, each))
 
 
-@dataclass(frozen=True)
-class _Things:
-    """What is in one folder."""
-
-    files: list[os.DirEntry[str]]
-    folders: list[Path]
-    links: list[Path]
-
-    def take(self, entries: Iterable[os.DirEntry[str]]) -> None:
-        for entry in entries:
-            if entry.is_symlink():
-                self.links.append(Path(entry.path))
-            elif entry.is_file(follow_symlinks=False):
-                self.files.append(entry)
-            elif entry.is_dir(follow_symlinks=False) and not is_left_out(entry.path):
-                self.folders.append(Path(entry.path))
-
-    @property
-    def is_data(self) -> bool:
-        many = len(self.files) + len(self.links) > MANY or len(self.folders) > CROWD
-        return many and not any(entry.name.endswith(CODE) for entry in self.files)
-
-    def entries(self) -> Iterator[FolderEntry]:
-        """Its links and files."""
-        yield from (FolderEntry(path, EntryKind.LINK) for path in self.links)
-        crowded = len(self.files) > MANY
-        for entry in self.files:
-            yield FolderEntry(Path(entry.path), *_kind_of(entry, crowded))
-
-
-def _kind_of(entry: os.DirEntry[str], crowded: bool) -> tuple[EntryKind, int]:
-    if entry.name.endswith(CODE):
-        return EntryKind.CODE, 0
-    if crowded:
-        return EntryKind.DATA, 0
-    size = entry.stat(follow_symlinks=False).st_size
-    return (EntryKind.SMALL if size <= SMALL else EntryKind.LARGE), size
-
-
-def _look_into(folder: Path, is_opened: bool) -> _Things | None:
-    """None: it is data, or cannot be read."""
-    things = _Things([], [], [])
+def _look_into(folder: Path, is_opened: bool) -> list[os.DirEntry[str]] | None:
+    """The things in a folder, links first; None: it is data, or cannot be read."""
     try:
         with os.scandir(folder) as entries:
-            things.take(islice(entries, MANY + CROWD + 1))
-            if is_opened or not things.is_data:
-                things.take(entries)
+            kept = (entry for entry in entries if not _is_folder(entry) or not is_left_out(entry.path))
+            things = list(islice(kept, MANY + CROWD + 1))
+            if is_opened or not _are_data(things):
+                things += kept
     except OSError:
         return None
-    things.files.sort(key=lambda entry: entry.name)
-    things.folders.sort()
-    things.links.sort()
-    return things if is_opened or not things.is_data else None
+    things.sort(key=lambda thing: (not thing.is_symlink(), thing.name))
+    return things if is_opened or not _are_data(things) else None
+
+
+def _are_data(things: list[os.DirEntry[str]]) -> bool:
+    folders = sum(map(_is_folder, things))
+    has_code = any(thing.name.endswith(CODE) and thing.is_file(follow_symlinks=False) for thing in things)
+    return (len(things) - folders > MANY or folders > CROWD) and not has_code
+
+
+def _is_folder(thing: os.DirEntry[str]) -> bool:
+    return thing.is_dir(follow_symlinks=False)
+
+
+def _is_kept(thing: os.DirEntry[str]) -> bool:
+    return thing.is_symlink() or thing.is_file(follow_symlinks=False)
+
+
+def _kind_of(thing: os.DirEntry[str], are_many: bool) -> tuple[EntryKind, int]:
+    """The kind of a link or a file, and its size."""
+    if thing.is_symlink():
+        return EntryKind.LINK, 0
+    if thing.name.endswith(CODE):
+        return EntryKind.CODE, 0
+    if are_many:
+        return EntryKind.DATA, 0
+    size = thing.stat(follow_symlinks=False).st_size
+    return (EntryKind.SMALL if size <= SMALL else EntryKind.LARGE), size

@@ -94,6 +94,9 @@ def test_what_is_no_python_has_file_line_and_column(
         pytest.param([*RUN_DP, "train.py", "-n", "22222"], "1<=x<=1024", id="run on far too many"),
         pytest.param([*RUN_DP, "train.py", "--steps", "3"], "--trace", id="steps without a trace"),
         pytest.param([*RUN_DP, "train.py", "--timeout", "0"], "--timeout", id="run for no time"),
+        pytest.param(
+            [*RUN_DP, "train.py", "-mb", "8"], "behind --: -- -mb 8", id="a letter behind one of ours"
+        ),
         pytest.param([*VERIFY, "train.py", "--timeout", "nan"], "no number of seconds", id="no seconds"),
         pytest.param(["doctor", "--timeout", "nan"], "no number of seconds", id="no seconds to wait"),
         pytest.param([*CONVERT, "train.py", "--select", "DDP777"], "DDP777: no such rule", id="no such rule"),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dp2ddp.cli._progress import Estimates, RunLine
+from dp2ddp.cli._progress import RunLine, line_of
 from dp2ddp.progress import SILENT, RunState, Within, clock
 from tests.cli.forked import WITHOUT_TORCHRUN
 from tests.cli.scripts import TRAIN, python, script, variables
@@ -38,39 +38,22 @@ def run_state(steps: int, seconds: float, expected: int | None = None, ended: bo
     return RunState("dp", begun=True, ended=ended, steps=steps, expected=expected, seconds=seconds)
 
 
-class TestRows:
-    def test_a_run_that_has_not_begun_says_so(self) -> None:
-        assert Estimates().row(RunState("dp", False, False, 0, 20, 1.0)) == RunLine("dp", 0.0, "starting", "")
-
-    def test_nobody_knows_how_many_steps_there_will_be(self) -> None:
-        assert Estimates().row(run_state(7, 3.0)) == RunLine("dp", None, "7 steps", "")
-
-    def test_what_is_left_takes_as_long_as_what_was_seen(self) -> None:
-        estimates = Estimates()
-        assert (
-            estimates.row(run_state(2, 10.0, 12)).rest == ""
-        )  # 8 seconds of these were torch's import, perhaps
-        assert estimates.row(run_state(4, 16.0, 12)) == RunLine(
-            "dp", 4 / 12, "4 of 12 steps", "about 0:24 left"
-        )
-
-    def test_the_steps_of_a_run_that_is_over_are_expected_of_the_others(self) -> None:
-        estimates = Estimates()
-        assert estimates.row(run_state(40, 65.0, ended=True)) == RunLine("dp", 1.0, "40 steps", "took 1:05")
-        other = RunState("ddp", True, False, 10, None, 20.0)
-        assert estimates.row(other).steps == "10 of 40 steps"
-        estimates.begin()  # another number of devices
-        assert estimates.row(other).steps == "10 of 40 steps"
-
-    def test_a_run_that_takes_more_steps_than_expected_is_not_measured_by_them(self) -> None:
-        estimates = Estimates(usual=5)
-        assert estimates.row(run_state(5, 9.0)) == RunLine("dp", 1.0, "5 of 5 steps", "ending")
-        assert estimates.row(run_state(6, 9.0)) == RunLine("dp", None, "6 steps", "")
-
-    def test_a_run_that_takes_no_step_teaches_nothing(self) -> None:
-        estimates = Estimates()
-        estimates.row(run_state(0, 9.0, ended=True))
-        assert estimates.row(run_state(1, 9.0)) == RunLine("dp", None, "1 step", "")
+@pytest.mark.parametrize(
+    ("run", "usual", "shown"),
+    [
+        pytest.param(RunState("dp", False, False, 0, 20, 1.0), None, (0.0, "starting", ""), id="not begun"),
+        pytest.param(run_state(7, 3.0), None, (None, "7 steps", ""), id="nobody knows how many"),
+        pytest.param(run_state(0, 3.0, 12), None, (0.0, "0 of 12 steps", ""), id="no step yet"),
+        pytest.param(run_state(4, 12.0, 12), None, (4 / 12, "4 of 12 steps", "about 0:24 left"), id="some left"),
+        pytest.param(run_state(40, 65.0, ended=True), 5, (1.0, "40 steps", "took 1:05"), id="over"),
+        pytest.param(run_state(10, 20.0), 40, (0.25, "10 of 40 steps", "about 1:00 left"), id="as many as others"),
+        pytest.param(run_state(5, 9.0), 5, (1.0, "5 of 5 steps", "ending"), id="at its last step"),
+        pytest.param(run_state(6, 9.0), 5, (None, "6 steps", ""), id="more steps than others"),
+        pytest.param(run_state(1, 9.0), None, (None, "1 step", ""), id="one step"),
+    ],
+)  # fmt: skip
+def test_the_line_of_a_run(run: RunState, usual: int | None, shown: tuple[float | None, str, str]) -> None:
+    assert line_of(run, usual) == RunLine("dp", *shown)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from dp2ddp.cli.run import what_runs
 from dp2ddp.runtime.process.run import Run
 from dp2ddp.runtime.process.server import Server
 from dp2ddp.runtime.stage import Stage
+from dp2ddp.source.projects import read_project
 from dp2ddp.trace.records import End
 from dp2ddp.trace.writer import Writer
 from tests.cli.forked import forked
@@ -73,7 +74,7 @@ def test_ranks_have_the_launch_lines_variables(tmp_path: Path, name: str) -> Non
         "import torch\nnet = torch.nn.DataParallel(torch.nn.Linear(2, 2))\nprint(list(set(names)))\n",
     )
     assert CliRunner().invoke(main, ["convert", "train.py"]).exit_code == 0
-    assert what_runs(Path(name), "ddp")[1] == {"PYTHONHASHSEED": "0"}
+    assert what_runs(read_project(name), "ddp")[1] == {"PYTHONHASHSEED": "0"}
 
 
 class TestFailures:

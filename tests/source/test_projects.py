@@ -9,6 +9,7 @@ import pytest
 
 from dp2ddp.source import projects
 from dp2ddp.source.files import SourceFile
+from dp2ddp.source.neighbours import import_of
 from dp2ddp.source.projects import read_project
 from dp2ddp.source.read_source import read_source
 
@@ -59,7 +60,9 @@ def test_a_script_that_its_own_modules_import_runs_once_more(tmp_path: Path) -> 
 
 
 def test_installed_modules_are_not_local(tmp_path: Path) -> None:
-    assert project(tmp_path, train="import os, json, numpy\n") == []
+    assert project(tmp_path, train="import os, json, numpy, statistics\n", os="", statistics="") == [
+        "statistics"
+    ]
 
 
 def test_a_module_that_is_no_python_is_still_listed(tmp_path: Path) -> None:
@@ -90,6 +93,8 @@ def test_folders_that_are_added_to_the_path(tmp_path: Path) -> None:
         'sys.path = [os.path.abspath(__file__).rsplit("/", 2)[0] + "/lib"] + sys.path',
         'up = os.path.dirname\nfor d in [up(up(__file__)) + "/lib"]:\n    sys.path.append(d)',
         'def add():\n    sys.path[:0] = [LIB]\nLIB = __file__.rsplit("/", 2)[0] + "/lib"',
+        'import site\nsite.addsitedir("%s/../%s" % (os.path.dirname(__file__), "lib"))',
+        'sys.path.append("{}/../lib".format(os.path.dirname(__file__)))\ntotal = 0\nshare = 1 / total',
     ],
 )
 def test_ways_to_write_a_folder_that_is_added(tmp_path: Path, adds: str) -> None:
@@ -247,3 +252,16 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 def test_deep_expressions_are_no_reason_to_stop(tmp_path: Path) -> None:
     assert project(tmp_path, train="import a\nx = m" + ".b(1)" * 250 + "\n", a="") == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [
+        ("from a import (b,\n  net)", True),
+        ("import a, \\\n  net", True),
+        ("import a\nnet", False),
+        ("from " + "to ".join("(0, 0) " for _ in range(40)), False),  # a docstring's line; it took for ever
+    ],
+)
+def test_an_import_of_a_file_is_found_in_bytes(text: str, is_one: bool) -> None:
+    assert (import_of([Path("lib/net.py")]).search(text.encode()) is not None) is is_one

@@ -218,7 +218,7 @@ def _shared_out(loader: FoundLoader) -> Iterator[Finding]:
     assert size is not None
     name = module.text(dataset)
     if not isinstance(dataset, (ast.Name, ast.Attribute, ast.Subscript)):
-        name = next(each for each in DATASETS if each not in module.all_bindings)
+        name = next((each for each in DATASETS if each not in module.all_bindings), f"{DATASETS[0]}_")
         indent = " " * module.statement(dataset).col_offset
         text = module.text(dataset).replace(f"\n{indent}", "\n")
         yield InsertBefore(module.statement(call), f"{name} = {text}", BECAUSE, apart=False)

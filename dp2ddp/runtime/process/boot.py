@@ -53,6 +53,8 @@ from dp2ddp.taps import Taps
 # seconds that a rank which failed stays at most, until the others have been asked where they stand
 _LAST_LOOK = 5.0
 INTERRUPTED = 130  # as shells say it
+# of Python's own modules, those that we import and torch does not: a script's `statistics.py` comes before them
+_IMPORTED_BY_US = ("statistics", "fractions", "decimal", "resource", "secrets", "hmac")
 
 
 def main() -> None:
@@ -283,6 +285,9 @@ def run_as_main(
     """
     sys.argv = [os.path.abspath(script) if as_module else name, *arguments]
     sys.path.insert(0, os.getcwd() if as_module else os.path.dirname(os.path.realpath(script)))
+    for own in _IMPORTED_BY_US:
+        if any(os.path.isfile(os.path.join(sys.path[0], own + end)) for end in (".py", "/__init__.py")):
+            sys.modules.pop(own, None)
     module = ModuleType("__main__")
     module.__dict__.update(
         __file__=os.path.abspath(script),

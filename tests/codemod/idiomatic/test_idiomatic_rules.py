@@ -149,8 +149,11 @@ def test_a_comment_says_where_a_batch_made_by_hand_is_to_be_cut() -> None:
 def test_names_that_the_script_has_itself_are_left_to_it() -> None:
     after = converted(
         "rank = [3, 1, 2]\ndist = 0.5\ntorch.save(net.state_dict(), 'net.pt')\n"
+        "train_dataset = train_set = training_data = Rows()\n"
+        "other = DataLoader(Rows(), batch_size=8, shuffle=True)\nfor x in other: net(x).mean().backward()\n"
         + LOOP.replace("loader", "rank")
     )
+    assert "train_dataset_ = Rows()\nother = DataLoader(train_dataset_, " in after
     assert "import torch.distributed as dist_" in after
     assert "if dist_.get_rank() == 0:\n    torch.save" in after
 

@@ -25,6 +25,7 @@ if __name__ == "__main__":
     print("main")
 """
 BOOT = """
+import statistics
 import sys
 from dp2ddp.runtime.process.boot import end_of_script, run_as_main
 from dp2ddp.runtime.hang.stacks import Ending
@@ -80,6 +81,11 @@ def test_it_is_as_if_started_as_a_module(folder: Path) -> None:
     booted = boot(folder, code, "--lr", "0.1", as_module="scripts.train").stdout.removesuffix("code 0 \n")
     plain = python(folder, "-m", "scripts.train", "--lr", "0.1")
     assert booted == plain.stdout
+
+
+def test_a_module_beside_the_script_hides_one_that_we_have_imported(folder: Path) -> None:
+    (folder / "scripts" / "statistics.py").write_text("answer = 42\n")
+    assert boot(folder, "from statistics import answer\nprint(answer)\n").stdout == "42\ncode 0 \n"
 
 
 def test_the_traceback_begins_in_the_script(folder: Path) -> None:
