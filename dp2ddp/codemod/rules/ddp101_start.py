@@ -40,6 +40,7 @@ WRITES_NOTHING = tuple(
 )
 
 _BECAUSE = "the process group starts here, before the first random number or CUDA call"
+_OUTSIDE = "what is trained outside of the wrapper becomes rank 0's now and then: GPUs may round differently"
 BY_COMMAND = Reason(
     "console-script",
     "a console script starts this function: install the converted package, then start it by "
@@ -118,9 +119,7 @@ class Start(Rule):
         if not by_library and any(_may_write_unseen(each) for each in of_the_user(module.program)):
             yield _call(join.before, "refuse_own_files", "rank 0 alone writes files, whoever does it")
         if not by_library and trains_outside(module.program):
-            yield _call(
-                join.before, "keep_ranks_alike", "GPUs may round differently what no wrapped model holds"
-            )
+            yield _call(join.before, "keep_ranks_alike", _OUTSIDE)
         if first_act(module) is None:
             yield Note(join.before, BY_COMMAND)
         if join.late is not None:
