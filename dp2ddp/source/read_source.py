@@ -26,7 +26,7 @@ def _read_bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError as error:
-        is_module = path.suffix != ".py" and Path(*path.name.split(".")).with_suffix(".py").is_file()
+        is_module = path.parent == Path() and Path(f"{path.name.replace('.', '/')}.py").is_file()
         meant = f" (did you mean -m {path}?)" if is_module else ""
         raise SourceError(f"{path}: no such file{meant}") from error
     except OSError as error:
