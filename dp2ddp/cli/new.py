@@ -15,7 +15,7 @@ def command(folder: Path) -> None:
 
     Both train the same, from shared model and data modules. Nothing is overwritten.
     """
-    from dp2ddp.new.copy import write_new
+    from dp2ddp.new import write_new
 
     if folder.suffix in (".py", ".ipynb"):
         raise click.UsageError(

@@ -140,8 +140,8 @@ def _float64(comparison: Comparison) -> str:
 
 def _float32(comparison: Comparison) -> str:
     if comparison.identical:
-        steps = f" in all {_steps_counted(comparison)}" if comparison.steps else ""
-        return f"bit for bit the same{steps}"
+        steps = f" in {'all ' * (comparison.steps > 1)}{_steps_counted(comparison)}"
+        return f"bit for bit the same{steps * bool(comparison.steps)}"
     if comparison.first is not None:
         first = comparison.first
         return f"beyond natural noise: {_found(first, comparison)}"

@@ -56,9 +56,11 @@ def whole_check(options: CheckOptions, commands: Collection[str]) -> CheckResult
     result = _wanted(options, settings)
     if baseline is None:
         return result
-    from dp2ddp.review.baseline import beyond
+    from dp2ddp.review.baseline import beyond, write_baseline
 
-    problems, known, gone = beyond(baseline, result.problems, options.write_baseline)
+    if options.write_baseline:
+        write_baseline(baseline, result.problems)
+    problems, known, gone = beyond(baseline, result.problems)
     return replace(result, problems=problems, known=known, gone=gone)
 
 

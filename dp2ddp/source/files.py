@@ -127,7 +127,7 @@ def decode_source(data: bytes, path: Path | None) -> SourceFile:
         encoding = "utf-8" if encoding == "utf-8-sig" else encoding
         text = data[len(BOM) if bom else 0 :].decode(encoding)
     except (SyntaxError, UnicodeDecodeError, LookupError) as error:
-        raise SourceError(f"{name}: not readable as text ({error})") from error
+        raise SourceError(f"{name}: not readable as text ({error}); save it as UTF-8") from error
     return SourceFile(path, text, encoding, bom)
 
 

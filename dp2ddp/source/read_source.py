@@ -26,7 +26,9 @@ def _read_bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError as error:
-        raise SourceError(f"{path}: no such file") from error
+        is_module = path.parent == Path() and Path(f"{path.name.replace('.', '/')}.py").is_file()
+        meant = f" (did you mean -m {path}?)" if is_module else ""
+        raise SourceError(f"{path}: no such file{meant}") from error
     except OSError as error:
         raise SourceError(f"{path}: cannot be read ({error.strerror or error})") from error
 

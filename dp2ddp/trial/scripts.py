@@ -83,7 +83,8 @@ def conversion_of(
     conversion = convert(project, options)
     if any(each.code != LibraryDiffers.code for each in conversion.hazards):
         raise HazardError(
-            f"{project.entry.name} cannot be converted without you; verify your own version with --converted",
+            f"{project.entry.name} cannot be converted without you: answer its hazards (--accept), or verify a version "
+            "of your own with --converted",
             conversion_text(conversion, None),
         )
     return conversion

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from dp2ddp.errors import RunError
 from dp2ddp.options import VerifyOptions
+from dp2ddp.source.folders import kept_root
 from dp2ddp.source.projects import Project, read_project
 from dp2ddp.trial.scripts import (
     conversion_of,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from dp2ddp.codemod.conversion import Conversion
 
 HASHES = "PYTHONHASHSEED"
+COPY = "FOLDER"  # stands for the one that a project is converted into
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class Version:
     name: str
     # local ones converted with it, by their own places
     modules: Mapping[Path, bytes] = field(default_factory=dict)
-    launch: str = ""  # the line that starts it
+    launch: str = ""  # the line that starts it, once it is written
     world: int | None = None  # the number of devices that the script names
     conversion: Conversion | None = None  # of ours; None for a version of the user's own
     starts_ranks: bool = False  # it is started once, and starts its ranks itself
@@ -97,7 +99,7 @@ class Subject:
             return ""
         module = ["-m"] if self.options.as_module else []
         accepted = [word for text in self.options.accept for word in ("--accept", text)]
-        place = ["-o", "FOLDER"] if conversion.is_project else []
+        place = ["-o", COPY] if conversion.is_project else []
         return shlex.join(["dp2ddp", "convert", *module, str(self.options.script), *accepted, *place])
 
 
@@ -166,6 +168,13 @@ def _changed_since(version: Version) -> Path | None:
     return written if there else None
 
 
+def _in_copy(script: Path, conversion: Conversion) -> Path:
+    """The script of a project in the copy that `Subject.convert` writes: what lies here stays what it is."""
+    entry, *others = (Path(os.path.realpath(each)) for each in (script, *conversion.files_beside))
+    root = kept_root(entry.parent) or os.path.commonpath([entry.parent, *(each.parent for each in others)])
+    return Path(COPY, entry.relative_to(root))
+
+
 def _given(converted: Path, launcher: str | None) -> Version:
     existing_script(converted)
     own = starts_its_ranks(converted) if launcher is None else launcher == "python"
@@ -178,6 +187,8 @@ def _converted(script: Path, conversion: Conversion) -> Version:
     # in a converted project the script keeps its name, which may become the name of a folder of results
     written = conversion.before.output if conversion.is_project else conversion.before.beside
     name = written.name if written else script.name
-    started = conversion.before.cells and not conversion.is_project and conversion.before.beside
+    started = written if conversion.before.cells else None
+    if conversion.is_project and written:
+        started = _in_copy(written, conversion)
     launch = conversion.launch_of(str(started) if started else None)
     return Version(conversion.entry.data, name, conversion.files_beside, launch, conversion.world, conversion)

@@ -33,9 +33,10 @@ class TestEveryCommand:
         ("name", "words"),
         [
             pytest.param("none.py", "none.py: no such file", id="no such file"),
+            pytest.param("folder.net", "no such file (did you mean -m folder.net?)", id="a module"),
             pytest.param("folder", "folder: a folder; name the script", id="a folder"),
             pytest.param("elf.py", "elf.py: not a Python script (it holds binary data)", id="binary"),
-            pytest.param("noise.py", "noise.py: not readable as text", id="not UTF-8"),
+            pytest.param("noise.py", "); save it as UTF-8", id="not UTF-8"),
             pytest.param("coded.py", "coded.py: not readable as text", id="unknown encoding"),
             pytest.param("elf.py/x.py", "cannot be read (Not a directory)", id="below a file"),
             pytest.param(
@@ -47,6 +48,7 @@ class TestEveryCommand:
         self, tmp_path: Path, command: list[str], name: str, words: str
     ) -> None:
         (tmp_path / "folder").mkdir()
+        (tmp_path / "folder" / "net.py").touch()
         (tmp_path / "elf.py").write_bytes(b"\x7fELF\0")
         (tmp_path / "noise.py").write_bytes(b"x = '\xff'\n")
         (tmp_path / "coded.py").write_text("# coding: nonsense\nimport torch\n")

@@ -221,8 +221,8 @@ def test_verify_runs_the_script_of_a_project_under_its_own_name(
     monkeypatch.chdir(project)
     subject = subject_of(VerifyOptions(script=Path("train.py")))
     assert subject.version.name == "train.py"  # results/<name of __file__>/ stays the same folder
-    assert subject.version.launch.endswith(" train.py")
     assert subject.convert == "dp2ddp convert train.py -o FOLDER"
+    assert subject.version.launch.endswith(" FOLDER/train.py")  # here it stays as it is
 
 
 class TestModules:

@@ -154,6 +154,7 @@ def test_what_a_hook_sets_on_the_module_that_it_is_given_is_the_replicas(line: s
 
 
 BY_TEXT = """
+import sys
 import torch.nn as nn
 class Block(nn.Module):
     def __init__(self, how):
@@ -178,6 +179,9 @@ class Block(nn.Module):
         ("run = getattr(self.block[0], self.how); run(x)", True),
         ("getattr(self, 'fc%d' % len(x))(x)", False),
         ("getattr(nn.functional, self.how)(x)", False),
+        ("getattr(sys.modules[__name__], self.how).last", False),
+        ("kinds = sys.modules[self.how]; getattr(kinds, self.how).last", False),
+        ("kinds = self.block[0] if x else sys.modules[__name__]; getattr(kinds, self.how).last", True),
     ],
 )
 def test_a_method_that_a_text_may_name_runs_in_the_forward(line: str, fills: bool) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dp2ddp.new.copy import NAMES, write_new
+from dp2ddp.new import NAMES, write_new
 from dp2ddp.runtime.process.server import Server
 from tests.cli.forked import forked
 from tests.cli.scripts import dp2ddp, python

@@ -135,6 +135,9 @@ def test_rows_show_the_arithmetic(rows: list[tuple[int, ...]], world: int, text:
 
 def test_float32_tells_bits_from_rounding() -> None:
     assert "bit for bit the same in all 4 steps" in lines(SAME)["float32"]
+    assert lines(replace(SAME, float32=replace(GOOD, steps=1, identical_steps=1)))["float32"].endswith(
+        "the same in 1 step"
+    )
     rounded = replace(GOOD, identical_steps=1, largest=replace(HALF, size=2e-7))
     assert (
         "1 of 4 steps bit for bit the same; largest difference 2.0e-07"

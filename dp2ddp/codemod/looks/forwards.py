@@ -14,6 +14,7 @@ from functools import cached_property, lru_cache
 from dp2ddp.codemod.knowledge.derived import CLASSES, DATA_PARALLEL
 from dp2ddp.codemod.knowledge.reading_methods import FILLING, MODULE_HOMES, READING
 from dp2ddp.codemod.looks.sharing import Sharing, is_constant
+from dp2ddp.codemod.model.flow import Source
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import (
     BUILDING,
@@ -35,6 +36,7 @@ NO_MODULES = (
     *("builtins.", "torchvision.transforms", "torchvision.datasets", "torch.utils.", "torch.optim."),
     *("abc.", "enum.", "typing.", "collections.", "argparse.", "threading."),
 )
+FILES = {"sys.modules", "importlib.import_module", "builtins.__import__"}  # of what gives one
 COPYING = ("__getstate__", "__reduce__")  # by nobody in a forward
 FILLED_LATER = ("builtins.list", "builtins.dict", "builtins.set", "collections.", "types.SimpleNamespace")
 HOLDING = ("torch.nn.Sequential", "torch.nn.Module", DATA_PARALLEL)  # layers that are not seen here
@@ -145,10 +147,10 @@ class Forwards:
     def looked_up(self, module: Module, node: ast.AST) -> list[tuple[Module, Function]]:
         """The methods that a text may name: of `self`, those of its class and its kin; of others, by their names alone.
 
-        Where a text says nothing, those of all layers.
+        Where a text says nothing, those of all layers. What is looked up in a file or a library is no method.
         """
         owner, key = _looked_up(node) or (None, None)
-        if owner is None or key is None or (name := module.name(owner)) and not self.program.is_local(name):
+        if owner is None or key is None or self._is_file(module, owner):
             return []
         own = module.enclosing(owner, ast.ClassDef) if ast.unparse(owner) in SELF else None
         text = pattern_of(module.value(key))
@@ -158,6 +160,12 @@ class Forwards:
             is_unknown = text.pattern == ".*"
             return [each for each in matching if not is_unknown or self.is_part(each[0], _kind(*each))]
         return [each for each in matching if self._are_kin(module, own, *each)]
+
+    def _is_file(self, module: Module, owner: ast.expr) -> bool:
+        """Whether an owner is something of a library, or a file of the program: `sys.modules[__name__]`."""
+        if name := module.name(owner):
+            return name in self.program.by_name or not self.program.is_local(name)
+        return FILES.issuperset(map(_source_name, self.program.flow.origins(module, owner)))
 
     def _are_kin(self, module: Module, own: ast.ClassDef, home: Module, method: Function) -> bool:
         """Whether a method is of a class, or of one that derives from it or that it is derived from."""
@@ -448,6 +456,14 @@ def _looked_up(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
             | ast.Subscript(value=ast.Call(func=ast.Name(id="vars"), args=[owner]), slice=key)
         ):
             return owner, key
+    return None
+
+
+def _source_name(made: Source) -> str | None:
+    """What is called, or what a part is taken of: `sys.modules` of `sys.modules[__name__]`."""
+    match made:
+        case home, (ast.Call(func=source) | ast.Subscript(value=source)):
+            return home.name(source)
     return None
 
 

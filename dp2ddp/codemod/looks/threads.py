@@ -61,7 +61,10 @@ NO_WORKERS = ((5, "num_workers", 0),)
 SHARING = words("Array RawArray RawValue SharedMemory ShareableList")
 MAPPED = ("torch.from_file", "torch.UntypedStorage.from_file", "mmap.mmap")
 Part = tuple[Module, ast.AST]
-HAND_OVER = "hand over by a queue.Queue alone, with a random generator of its own; or load with a DataLoader"
+HAND_OVER = (
+    "hand over by a queue alone (queue.Queue; from process to process multiprocessing.Queue), with a random generator "
+    "of its own; or load with a DataLoader"
+)
 UNFOLLOWED = Reason("thread-unfollowed", "{starter} runs what cannot be followed", HAND_OVER)
 RUNS_MODEL = Reason("thread-runs-model", "{starter} runs the wrapped model beside the main flow", HAND_OVER)
 CHANGES = Reason("thread-changes", "{starter} changes `{what}`, which the other ranks do not see", HAND_OVER)
