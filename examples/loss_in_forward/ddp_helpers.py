@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 8b79d51e): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 6c88d587): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -16,6 +16,7 @@ import weakref
 import zlib
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import torch
@@ -561,6 +562,9 @@ def refuse(condition: bool, reason: str) -> None:
 FLUSHED: Dict[str, int] = {}
 
 
+WRITES = ("write", "writelines")
+
+
 READS = ("read", "readline", "readlines", "seek", "tell", "truncate")
 
 
@@ -608,14 +612,9 @@ class FileOnRank0:
 
     def __getattr__(self, name: str) -> Any:
         attribute = getattr(vars(self)["file"], name)
-        return (lambda *args: ask_rank0(attribute, *args)) if name in READS else attribute
-
-    def write(self, data: Any) -> Any:
-        return self.try_to(self.file.write, data)
-
-    def writelines(self, lines: Any) -> None:
-        for line in lines:
-            self.write(line)
+        if name in READS:
+            return partial(ask_rank0, attribute)
+        return partial(self.try_to, attribute) if name in WRITES else attribute
 
     def flush(self) -> None:
         self.try_to(flush_file, self.file, self.of_all)

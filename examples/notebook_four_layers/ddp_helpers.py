@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 8b79d51e): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 6c88d587): yours now, it needs torch alone."""
 
 import atexit
 import copyreg
@@ -593,7 +593,7 @@ def compute_own_rows(wrapper: Any, /, *inputs: Any, **kwargs: Any) -> Any:
     sums = wrapper.sums(state, wait=bool(learned or entered))
     copies = make_copies(sums, learned)
     tree, drew = wrapper.run_replicas(rows, copies, batch)
-    trained = [copies[p] for p in state.parameters if p.requires_grad]
+    trained = [copies[p] for p in (*sums.dense, *sums.tables)]
     alone = [[each] for each in (*entered, *(copies[each] for each in learned))]
     ties = [trained, *alone] if trained else alone
     counts, ways = rows.settle(tree, drew, copies, partial(comes_to, ties))
