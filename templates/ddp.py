@@ -2,7 +2,7 @@
 
 import atexit
 import weakref
-from typing import Any, List
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -10,7 +10,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from .draws import replica_draws
 from .ranks import init_distributed, together
-from .replicas import buffers_of_replica, follow_sizes, make_replica, run_alone
+from .replicas import ModuleState, make_replica, run_alone
 from .rows import OwnRows, gather_rows
 from .trees import map_tensors
 
@@ -37,7 +37,8 @@ class WholeBatchDDP(DistributedDataParallel):
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if self.replicas < 2 or dist.get_world_size() == 1 or not together():
             return run_alone(self.module, inputs, kwargs)
-        rows = OwnRows(self.module, bool(inputs or kwargs), self.replicas)
+        state = ModuleState(self.module)
+        rows = OwnRows(state, bool(inputs or kwargs), self.replicas)
 
         def take(tensor: torch.Tensor) -> torch.Tensor:
             refuse(tensor.requires_grad and torch.is_grad_enabled(), "an input needs a gradient")
@@ -45,36 +46,31 @@ class WholeBatchDDP(DistributedDataParallel):
 
         inputs, kwargs = map_tensors(take, (inputs, kwargs))
         with replica_draws(rows.has_any) as drew:
-            tree = super().forward(*inputs, **kwargs)
-        counts = rows.settle(tree, drew, self.trained)
-        whole = iter(GatherRows.apply(self, counts, *rows.outputs, *self.trained))
+            tree, copies = super().forward(state, *inputs, **kwargs)
+        counts, wants = rows.settle(tree, drew, copies, lambda output: [output.requires_grad])
+        whole = iter(GatherRows.apply(self, counts, wants, *rows.outputs, *self.trained))
         return map_tensors(lambda output: next(whole), tree)
 
-    def check(self, parameters: List[Any]) -> None:
+    def check(self, state: ModuleState) -> None:
         """Refuse what DistributedDataParallel does not see."""
-        trained = [p for p in parameters if p.requires_grad]
+        trained = [p for p in state.parameters if p.requires_grad]
         others = [*map(id, trained)] != [*map(id, self.trained)]
         refuse(others, "other parameters are trained than at the wrap")
-        parts: List[Any] = [*self.module.modules()]
-        hooked = any(each._backward_hooks for each in (*trained, *parts))
+        hooked = any(each._backward_hooks for each in (*trained, *state.parts))
         refuse(hooked, "a parameter or a layer has a backward hook")
-        held = [each for part in parts for each in (*part._buffers.values(), *vars(part).values())]
+        held = [each for part in state.parts for each in (*part._buffers.values(), *vars(part).values())]
         learned = any(type(each) is torch.Tensor and each.requires_grad and each.is_leaf for each in held)
         refuse(learned, "a layer has a tensor that is no parameter, and wants a gradient")
         self.may_sum = True
 
-    def _run_ddp_forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        parameters = [*self.module.parameters()]
+    def _run_ddp_forward(self, state: ModuleState, *inputs: Any, **kwargs: Any) -> Any:
         if torch.is_grad_enabled():
-            self.check(parameters)
-        buffers = buffers_of_replica(self.module)
-        copies = {**buffers, **{p: p.view_as(p) for p in parameters}}
+            self.check(state)
+        copies = {**state.copy_buffers(), **{p: p.view_as(p) for p in state.parameters}}
         for copy in copies.values():
             if hasattr(copy.grad_fn, "_set_sequence_nr"):  # its gradient is summed while backward goes on
                 copy.grad_fn._set_sequence_nr(2**62)
-        tree = make_replica(self.module, copies)(*inputs, **kwargs)
-        follow_sizes(buffers)
-        return tree
+        return make_replica(state, copies)(*inputs, **kwargs), copies
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         refuse(True, "the model is copied, or saved as a whole")
@@ -89,11 +85,11 @@ class GatherRows(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, model: WholeBatchDDP, counts: Any, *tensors: torch.Tensor) -> Any:
+    def forward(ctx: Any, model: WholeBatchDDP, counts: Any, wants: Any, *tensors: torch.Tensor) -> Any:
         ctx.model, ctx.counts = model, counts
         ctx.set_materialize_grads(False)
         whole = [*map(gather_rows, tensors, counts)]
-        ctx.mark_non_differentiable(*(each for each, own in zip(whole, tensors) if not own.requires_grad))
+        ctx.mark_non_differentiable(*(each for each, of_ranks in zip(whole, wants) if not any(of_ranks)))
         return tuple(whole)
 
     @staticmethod
@@ -108,7 +104,7 @@ class GatherRows(torch.autograd.Function):
         def own_part(whole: Any, counts: Any) -> Any:
             return None if whole is None else whole.split(counts)[dist.get_rank()] * dist.get_world_size()
 
-        return (None, None, *map(own_part, gradients, ctx.counts), *(None for _ in trained))
+        return (None, None, None, *map(own_part, gradients, ctx.counts), *(None for _ in trained))
 
 
 def drop_reducer(model: Any) -> None:

@@ -8,7 +8,8 @@ from typing import Any, Iterator, List, Optional
 import torch
 import torch.distributed as dist
 
-from .streams import ReplicaStream, host_streams, set_host_streams
+from .broadcast import Rank
+from .streams import host_streams, set_host_streams
 
 
 @contextmanager
@@ -24,7 +25,7 @@ def replica_draws(has_rows: bool, number: Optional[int] = None) -> Iterator[List
     script, on_device = host_streams(), torch.cuda.is_available()
     if on_device:
         script_on_device = torch.cuda.get_rng_state()
-        torch.cuda.set_rng_state(ReplicaStream.state if number else script_on_device)
+        torch.cuda.set_rng_state(Rank.device_stream if number else script_on_device)
     seed = int(torch.randint(2**62, (), device="cpu")) + number
     seed_host_streams(seed)
     first = draw_on_host()
@@ -39,7 +40,7 @@ def replica_draws(has_rows: bool, number: Optional[int] = None) -> Iterator[List
             drew += end.view(torch.int64).tolist()
             if number or dist.get_rank():
                 torch.cuda.set_rng_state(script_on_device)
-                ReplicaStream.state = end if has_rows else ReplicaStream.state
+                Rank.device_stream = end if has_rows else Rank.device_stream
 
 
 def go_on_behind(drew: List[int]) -> None:

@@ -4,6 +4,7 @@ import os
 import sys
 import time
 import weakref
+from functools import partial
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import torch.distributed as dist
@@ -14,6 +15,7 @@ from .ranks import own_rank, together
 from .trackers import make_on_rank0
 
 FLUSHED: Dict[str, int] = {}  # by path, how often rank 0 is to have flushed a file that nobody closed
+WRITES = ("write", "writelines")
 READS = ("read", "readline", "readlines", "seek", "tell", "truncate")
 
 
@@ -61,14 +63,9 @@ class FileOnRank0:
 
     def __getattr__(self, name: str) -> Any:
         attribute = getattr(vars(self)["file"], name)
-        return (lambda *args: ask_rank0(attribute, *args)) if name in READS else attribute
-
-    def write(self, data: Any) -> Any:
-        return self.try_to(self.file.write, data)
-
-    def writelines(self, lines: Any) -> None:
-        for line in lines:
-            self.write(line)
+        if name in READS:
+            return partial(ask_rank0, attribute)
+        return partial(self.try_to, attribute) if name in WRITES else attribute
 
     def flush(self) -> None:
         self.try_to(flush_file, self.file, self.of_all)

@@ -14,7 +14,7 @@ from .meeting import raise_on_all
 from .model import AnyDataParallel, data_parallel_on_ranks, make_copies
 from .one_rank import share_tree
 from .ranks import together
-from .replicas import follow_sizes, learned_beside, make_replica, share_tensors, share_written, without_hooks
+from .replicas import ModuleState, learned_beside, make_replica, share_tensors, without_hooks
 from .sums import CopyToRanks, GradientSums
 from .trees import map_tensors, refuse_hidden, tensors_of
 from .turns import run_in_turns, run_rows_in_turns
@@ -119,12 +119,11 @@ def replicate_on_ranks(network: torch.nn.Module, devices: Any, detach: bool = Fa
     with torch.set_grad_enabled(torch.is_grad_enabled() and not detach):
         if Rank.before_forward:
             Rank.before_forward(network)
-        parameters = [*network.parameters()]
-        sums = GradientSums(network, parameters, wait=True)
-        copies = make_copies(parameters, sums, learned_beside(network))
-    replicas = [make_replica(network, copies, number) for number, _ in enumerate(devices)]
+        sums = GradientSums(ModuleState(network), wait=True)
+        copies = make_copies(sums, learned_beside(sums.state))
+    replicas = [make_replica(sums.state, copies, number) for number, _ in enumerate(devices)]
     for number, replica in enumerate(replicas):
-        replica.of_all_ranks = number, network, copies, sums
+        replica.of_all_ranks = number, copies, sums
         if number != dist.get_rank() and dist.get_world_size() > 1 and together():
             replica.forward = Refuse(number)
     return replicas
@@ -191,14 +190,14 @@ def parallel_apply_in_turns(
     if [getattr(module, "of_all_ranks", (None,))[0] for module in modules] != [*range(len(modules))]:
         reason = "other ranks do not see what these change"
         raise RuntimeError(f"parallel_apply: {reason}: give it replicas by replicate, in their order")
-    return parallel_apply_on_ranks(modules, inputs, kwargs_tup, devices, apply_all_in_turns)
+    return parallel_apply_on_ranks(modules, inputs, kwargs_tup, devices, apply_all_in_turns, may_write=True)
 
 
 def apply_all_in_turns(modules: Any, place: int, has_rows: bool, given: Any) -> Any:
     """What `apply_own` gives, when this rank has run all replicas."""
     held: Dict[torch.Tensor, None] = {}
-    for _, network, copies, _ in (module.of_all_ranks for module in modules):
-        held.update(dict.fromkeys([*copies.values(), *network.buffers()]))
+    for _, copies, sums in (module.of_all_ranks for module in modules):
+        held.update(dict.fromkeys([*copies.values(), *sums.state.buffers()]))
     for module in modules:
         vars(module).pop("forward", None)
     outputs, drew = run_in_turns(modules, [*held], given)
@@ -239,6 +238,7 @@ def parallel_apply_on_ranks(
     kwargs_tup: Any = None,
     devices: Any = None,
     run_replicas: Any = apply_own,
+    may_write: bool = False,
 ) -> List[Any]:
     """torch.nn.parallel.parallel_apply: all ranks get all outputs."""
     inputs = [each if isinstance(each, (tuple, list)) else (each,) for each in inputs]
@@ -249,7 +249,7 @@ def parallel_apply_on_ranks(
     if max(numbers) >= dist.get_world_size():
         raise RuntimeError(f"{max(numbers) + 1} replicas need as many ranks")
     origins = [module.of_all_ranks[1:] for module in modules if hasattr(module, "of_all_ranks")]
-    networks = [*dict.fromkeys(network for network, *_ in origins)]
+    copies_of: Dict[GradientSums, Any] = {sums: copies for copies, sums in origins}
     has_rows, Running.numbers = dist.get_rank() in numbers, numbers
     place = numbers.index(dist.get_rank()) if has_rows else 0
     tensors = [
@@ -264,7 +264,7 @@ def parallel_apply_on_ranks(
         refuse_hidden((inputs[place], options[place]))
         return map_tensors(own, (inputs[place], options[place]))
 
-    parameters = [p for network in networks for p in network.parameters()]
+    parameters = [p for sums in copies_of for p in sums.state.parameters]
     first = [each for each in tensors_of((inputs[0], options[0])) if not each.is_inference()]
     versions, before = versions_of(parameters), versions_of(first)
     outputs, error, drew, text = run_replicas(modules, place, has_rows, given)
@@ -276,20 +276,14 @@ def parallel_apply_on_ranks(
         dist.all_gather_object(texts, text, Rank.host)
         print(*texts, sep="", end="")
     raise_on_all(error)
-    buffers = [b for network in networks for b in network.buffers()]
-    writes_weights = run_replicas is apply_all_in_turns or any(each[0] for each in effects)
-    written = parameters if writes_weights else []  # those of the first replica stay
-    share_written(written)
-    for _, copies, sums in origins:
-        follow_sizes(copies)
-        sums.written = written
-    statistics = [p for p in parameters if p.dim() == 1 and not p.requires_grad]  # as in OwnRows
-    in_place = first if effects[0][1] else []
-    share_tensors([*dict.fromkeys([*buffers, *statistics, *in_place, *in_use(Broadcasts.others)])])
-    for *_, sums in origins:
+    writes_weights = may_write or any(each[0] for each in effects)
+    for sums, copies in copies_of.items():
+        sums.state.written = sums.state.parameters if writes_weights else ()
+        sums.state.share(copies)
         sums.begin()
+    share_tensors([*(first if effects[0][1] else []), *in_use(Broadcasts.others)])
     ties = [
-        *(copy for _, copies, _ in origins for copy in copies.values()),
+        *(copy for copies in copies_of.values() for copy in copies.values()),
         *entered.values(),
         *in_use(Broadcasts.copies),
     ]

@@ -2,8 +2,9 @@
 
 import copyreg
 from functools import partial
+from itertools import product
 from types import SimpleNamespace
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 import torch
 import torch.distributed as dist
@@ -11,8 +12,8 @@ import torch.distributed as dist
 from .broadcast import Rank
 from .draws import replica_draws
 from .ranks import init_distributed, together
-from .replicas import follow_sizes, learned_beside, make_replica, run_alone, share_tensors, without_hooks
-from .rows import JoinRows, OwnRows, tie_to_all
+from .replicas import ModuleState, learned_beside, make_replica, run_alone, share_tensors, without_hooks
+from .rows import JoinRows, OwnRows
 from .sums import CopyToRanks, GradientSums
 from .trees import map_tensors
 
@@ -61,9 +62,42 @@ def run_own_replica(
 ) -> Tuple[Any, List[int]]:
     """What this rank's replica gives for its rows of a batch, and what it draws."""
     inputs, kwargs = map_tensors(rows.take, batch)
-    replica = make_replica(wrapper.module, copies)
+    replica = make_replica(rows.state, copies)
     with replica_draws(rows.has_any) as drew, without_hooks():
         return wrapper.run_replica(replica, rows.has_any, inputs, kwargs), drew
+
+
+def compute_own_rows(wrapper: Any, /, *inputs: Any, **kwargs: Any) -> Any:
+    """The outputs of the whole batch, of which this rank computes its chunk."""
+    if dist.get_world_size() == 1 or len(wrapper.device_ids) < 2 or not together():
+        return run_alone(wrapper.module, inputs, kwargs)
+    state = ModuleState(wrapper.module)
+    rows = OwnRows(state, bool(inputs or kwargs), len(wrapper.device_ids), wrapper.dim)
+    entered: List[torch.Tensor] = []
+    if Rank.before_forward:
+        Rank.before_forward(wrapper.module)
+
+    def enter(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.requires_grad and torch.is_grad_enabled():
+            (tensor,) = CopyToRanks.apply(None, tensor)
+            entered.append(tensor)
+        return tensor
+
+    batch = map_tensors(enter, (inputs, kwargs))
+    learned = learned_beside(state)
+    sums = wrapper.sums(state, wait=bool(learned or entered))
+    copies = make_copies(sums, learned)
+    tree, drew = wrapper.run_replicas(rows, copies, batch)
+    trained = [copies[p] for p in (*sums.dense, *sums.tables)]
+    alone = [[each] for each in (*entered, *(copies[each] for each in learned))]
+    ties = [trained, *alone] if trained else alone
+    counts, ways = rows.settle(tree, drew, copies, partial(comes_to, ties))
+    sums.begin()
+    for (place, (tie, *_)), of_ranks in zip(product(range(len(counts)), ties), ways):
+        if any(of_ranks) and not of_ranks[dist.get_rank()]:  # then backward comes there on all ranks
+            rows.outputs[place] = rows.outputs[place] + tie.reshape(-1)[:0].abs().sum()
+    whole = map(wrapper.join_rows, rows.outputs, counts, [wrapper.dim] * len(counts))
+    return map_tensors(lambda output: next(whole), tree)
 
 
 class WholeBatch(AnyDataParallel):
@@ -77,18 +111,10 @@ class WholeBatch(AnyDataParallel):
     sums: Any = GradientSums
     join_rows: Any = JoinRows.apply
     run_replicas: Any = run_own_replica
-
-    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        if dist.get_world_size() == 1 or len(self.device_ids) < 2 or not together():
-            return run_alone(self.module, inputs, kwargs)
-        return compute_own_rows(self, inputs, kwargs)
+    forward: Any = compute_own_rows
 
     def run_replica(self, replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
         return replica(*inputs, **kwargs)
-
-
-def call_replica(replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
-    return replica(*inputs, **kwargs)
 
 
 def data_parallel_on_ranks(
@@ -101,55 +127,39 @@ def data_parallel_on_ranks(
     run_replicas: Any = run_own_replica,
 ) -> Any:
     """torch.nn.parallel.data_parallel, over the ranks."""
-    inputs = inputs if isinstance(inputs, tuple) else (inputs,)
-    if dist.get_world_size() == 1 or device_ids is not None and len(device_ids) < 2:
-        return run_alone(module, inputs, module_kwargs or {})
     ids = [*range(dist.get_world_size())] if device_ids is None else device_ids
     wrapper = SimpleNamespace(
         module=module, device_ids=ids, dim=dim, sums=GradientSums, join_rows=JoinRows.apply
     )
-    wrapper.run_replica, wrapper.run_replicas = call_replica, partial(run_replicas, wrapper)
-    return compute_own_rows(wrapper, inputs, module_kwargs or {})
+    wrapper.run_replica = lambda replica, has_rows, inputs, kwargs: replica(*inputs, **kwargs)
+    wrapper.run_replicas = partial(run_replicas, wrapper)
+    inputs = inputs if isinstance(inputs, tuple) else (inputs,)
+    return compute_own_rows(wrapper, *inputs, **(module_kwargs or {}))
 
 
-def compute_own_rows(wrapper: Any, inputs: Any, kwargs: Any) -> Any:
-    """The outputs of the whole batch, of which this rank computes its chunk, as a WholeBatch says how."""
-    module, dim = wrapper.module, wrapper.dim
-    rows = OwnRows(module, bool(inputs or kwargs), len(wrapper.device_ids), dim)
-    learned = learned_beside(module)
-    entered: List[torch.Tensor] = []
-    if Rank.before_forward:
-        Rank.before_forward(module)
-
-    def enter(tensor: torch.Tensor) -> torch.Tensor:
-        if tensor.requires_grad and torch.is_grad_enabled():
-            (tensor,) = CopyToRanks.apply(None, tensor)
-            entered.append(tensor)
-        return tensor
-
-    batch = map_tensors(enter, (inputs, kwargs))
-    sums = wrapper.sums(module, rows.parameters, wait=bool(learned or entered))
-    copies = make_copies(rows.parameters, sums, learned)
-    tree, drew = wrapper.run_replicas(rows, copies, batch)
-    follow_sizes(copies)
-    counts = rows.settle(tree, drew, [*copies.values(), *entered])
-    tie_to_all(rows.outputs, [*entered, *(copies[each] for each in learned)])
-    sums.written = rows.written
-    sums.begin()
-    whole = map(wrapper.join_rows, rows.outputs, counts, [dim] * len(counts))
-    return map_tensors(lambda output: next(whole), tree)
-
-
-def make_copies(
-    parameters: Sequence[torch.Tensor], sums: GradientSums, learned: Sequence[torch.Tensor]
-) -> Dict[Any, torch.Tensor]:
+def make_copies(sums: GradientSums, learned: Sequence[torch.Tensor]) -> Dict[Any, torch.Tensor]:
     """What stands for parameters, and what else is learned, in the replica of this rank.
 
     Themselves where there are no gradients, as in replica 0 of DataParallel: what is assigned to their .data stays.
     """
+    parameters = sums.state.parameters
     if not torch.is_grad_enabled():
         return {p: p for p in parameters}
     copies: Dict[Any, torch.Tensor] = sums.copies()
     copies.update({p: p.view_as(p) for p in parameters if p not in copies})
     copies.update({each: CopyToRanks.apply(None, each)[0] for each in learned if each not in copies})
     return copies
+
+
+def comes_to(ties: Sequence[Sequence[torch.Tensor]], output: torch.Tensor) -> List[bool]:
+    """To which ties, each of tensors that autograd has from one place, a backward from an output comes."""
+    if len(ties) < 2:
+        return [output.requires_grad for _ in ties]
+    nodes: Set[Any] = set()
+    ahead: List[Any] = [output.grad_fn]
+    while ahead:
+        node = ahead.pop()
+        if node is not None and node not in nodes:
+            nodes.add(node)
+            ahead += [each for each, _ in node.next_functions]
+    return [any(each.grad_fn in nodes for each in tie) for tie in ties]

@@ -7,6 +7,7 @@ import torch
 import torch.distributed as dist
 
 from .model import WholeBatch
+from .replicas import ModuleState
 from .sums import GradientSums
 
 
@@ -19,8 +20,8 @@ class OverlappingSums(GradientSums):
 
     in_graphs: "WeakSet[OverlappingSums]" = WeakSet()
 
-    def __init__(self, module: torch.nn.Module, parameters: Sequence[torch.Tensor], wait: bool) -> None:
-        super().__init__(module, parameters, wait)
+    def __init__(self, state: ModuleState, wait: bool) -> None:
+        super().__init__(state, wait)
         last_first = self.dense[::-1]  # the last parameters are the first to have gradients
         assign: Any = dist._compute_bucket_assignment_by_size  # type: ignore[attr-defined]
         places = assign(last_first, [2**20, 25 * 2**20])[0] if last_first else []

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 
 from .broadcast import Rank, tell_all
-from .streams import ReplicaStream, host_streams, set_host_streams
+from .streams import begin_device_stream, host_streams, set_host_streams
 
 
 def init_distributed() -> None:
@@ -52,7 +52,7 @@ def init_distributed() -> None:
         vars(sys).update(stdout=nowhere, stderr=nowhere, __stdout__=nowhere)
     set_host_streams(tell_all(host_streams()))
     if torch.cuda.is_available():  # without a seed, each device begins at one of its own
-        ReplicaStream.follow_seeds()
+        begin_device_stream()
         torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
     # libraries that ask whether there are ranks hear what they heard before: no
     variables = "RANK LOCAL_RANK GROUP_RANK WORLD_SIZE LOCAL_WORLD_SIZE TORCHELASTIC_RUN_ID"

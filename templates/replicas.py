@@ -22,53 +22,62 @@ def share_tensors(tensors: Sequence[torch.Tensor], owner: int = 0) -> None:
         dist._broadcast_coalesced(group, message, 2**28, owner)  # type: ignore[attr-defined]
 
 
-def share_written(parameters: Sequence[torch.Tensor]) -> None:
-    """Parameters that a forward has written into become rank 0's. Elsewhere, autograd may have saved what they were."""
-    for parameter in parameters if dist.get_rank() else ():
-        parameter.data = parameter.data.clone()
-    share_tensors(parameters)
+class ModuleState:
+    """What a module holds, looked up once for a forward."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self.parts: List[Any] = [*module.modules()]
+        parameters = (p for part in self.parts for p in part._parameters.values() if p is not None)
+        self.parameters = [*dict.fromkeys(parameters)]
+        self.written: Sequence[torch.Tensor] = ()  # parameters, if a forward has written into some
+
+    def buffers(self) -> List[torch.Tensor]:
+        return [each for part in self.parts for each in part._buffers.values() if each is not None]
+
+    def copy_buffers(self) -> Dict[Any, torch.Tensor]:
+        """What a replica has for buffers that autograd may save: copies on ranks > 0, whose own become rank 0's.
+
+        Of batch norm's, which are many, it saves none.
+        """
+        of_batch_norm = torch.nn.BatchNorm2d.forward
+        parts = (part for part in self.parts if getattr(type(part), "forward", None) is not of_batch_norm)
+        buffers = [each for part in parts for each in part._buffers.values() if each is not None]
+        saved = [each for each in buffers if torch.is_grad_enabled() and not each.requires_grad]
+        return {each: each.clone() if dist.get_rank() else each for each in saved}
+
+    def share(self, copies: Mapping[Any, torch.Tensor], beside: Sequence[torch.Tensor] = ()) -> None:
+        """Behind a forward, or what backward runs of it: what rank 0's replica has written is everybody's."""
+        for parameter in self.written if dist.get_rank() else ():  # autograd may have saved what they were
+            parameter.data = parameter.data.clone()
+        for each, copy in copies.items():  # buffers of observers are empty until the first batch
+            if each.shape != copy.shape:
+                each.data = torch.empty_like(copy)
+        # batch norm writes into running statistics that are parameters, and their version stays
+        statistics = [p for p in self.parameters if p.dim() == 1 and not p.requires_grad]
+        share_tensors([*(self.written or statistics), *self.buffers(), *beside])
 
 
-def learned_beside(module: torch.nn.Module) -> List[torch.Tensor]:
+def learned_beside(state: ModuleState) -> List[torch.Tensor]:
     """What a module has beside parameters that wants a gradient: plain attributes (DARTS keeps its alphas so), buffers.
 
     Not what a hook computes anew before each forward, as weight_norm does.
     """
     return [
         each
-        for part in (module.modules() if torch.is_grad_enabled() else ())
+        for part in (state.parts if torch.is_grad_enabled() else ())
         for each in (*part._buffers.values(), *vars(part).values())
         if type(each) is torch.Tensor and each.requires_grad
         if each.is_leaf or not part._forward_pre_hooks
     ]
 
 
-def buffers_of_replica(module: torch.nn.Module) -> Dict[Any, torch.Tensor]:
-    """What a replica has for buffers that autograd may save: copies on ranks > 0, whose own become rank 0's.
-
-    Of batch norm's, which are many, it saves none.
-    """
-    of_batch_norm = torch.nn.BatchNorm2d.forward
-    parts = (part for part in module.modules() if getattr(type(part), "forward", None) is not of_batch_norm)
-    buffers = [each for part in parts for each in part._buffers.values() if each is not None]
-    saved = [each for each in buffers if torch.is_grad_enabled() and not each.requires_grad]
-    return {each: each.clone() if dist.get_rank() else each for each in saved}
-
-
-def follow_sizes(copies: Mapping[Any, torch.Tensor]) -> None:
-    """Buffers get the sizes that a forward gave their copies: observers' are empty until the first batch."""
-    for each, copy in copies.items():
-        if each.shape != copy.shape:
-            each.data = torch.empty_like(copy)
-
-
-def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor], number: Any = None) -> Any:
+def make_replica(state: ModuleState, copies: Mapping[Any, torch.Tensor], number: Any = None) -> Any:
     """A copy of a module with copies in place of what it learns; what forward assigns to it is gone with it.
 
     Buffers without a copy are the module's own: rank 0's replica changes them, as replica 0 of DataParallel does.
     Copies are plain tensors; but without gradients, the first replica (by number, else by rank) has the parameters.
     """
-    replicas: Dict[Any, Any] = {part: copy_part(part) for part in module.modules()}
+    replicas: Dict[Any, Any] = {part: copy_part(part) for part in state.parts}
     is_first = not (dist.get_rank() if number is None else number)
     has_parameters = is_first and all(copy is each for each, copy in copies.items())
     has_others = any(type(each) is torch.Tensor for each in copies)
@@ -88,7 +97,7 @@ def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor], nu
             held.update({name: copies[each] for name, each in tensors.items() if each in copies})
         (replica._parameters if has_parameters else vars(replica)).update(own)
         vars(replica).update(_former_parameters=own)
-    return replicas[module]
+    return replicas[state.parts[0]]
 
 
 def copy_part(part: Any) -> Any:

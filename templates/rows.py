@@ -1,14 +1,14 @@
 """Rows of a batch: a rank's own, and those of all."""
 
 import zlib
-from typing import Any, List, Sequence, Set
+from typing import Any, Callable, List, Mapping, Sequence, Tuple
 
 import torch
 import torch.distributed as dist
 
 from .broadcast import exchange_numbers, gather_tensors
 from .draws import go_on_behind
-from .replicas import share_tensors, share_written
+from .replicas import ModuleState
 from .sums import CopyToRanks
 from .trees import map_tensors
 
@@ -19,15 +19,13 @@ class OwnRows:
     A rank that has none computes two of others', and keeps nothing of them.
     """
 
-    def __init__(self, module: torch.nn.Module, has_any: bool, replicas: int, dim: int = 0) -> None:
-        self.module, self.parameters = module, [*module.parameters()]
-        self.device = self.parameters[0].device if self.parameters else None
-        self.versions = [parameter._version for parameter in self.parameters]
+    def __init__(self, state: ModuleState, has_any: bool, replicas: int, dim: int = 0) -> None:
+        self.state, self.versions = state, [parameter._version for parameter in state.parameters]
+        self.device = state.parameters[0].device if state.parameters else None
         self.replicas, self.dim = min(replicas, dist.get_world_size()), dim
         self.has_any = has_any and dist.get_rank() < replicas or dist.get_rank() == 0
         self.in_place: List[Any] = []  # first rows of which DataParallel makes no copy, with their versions
         self.outputs: List[torch.Tensor] = []  # of this rank
-        self.written: Sequence[torch.Tensor] = ()  # parameters, if the forward has written into some
         self.writes_data = False  # of which no version tells
 
     def take(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -41,34 +39,28 @@ class OwnRows:
             self.in_place.append((chunks[0], chunks[0]._version))
         return own
 
-    def settle(self, tree: Any, drew: List[int], ties: Sequence[torch.Tensor]) -> Any:
-        """What the first replica drew and wrote is everybody's now. Gives the ranks' numbers of rows of each output.
+    def settle(
+        self, tree: Any, drew: List[int], copies: Mapping[Any, Any], way_back: Callable[[Any], List[bool]]
+    ) -> Tuple[Any, Any]:
+        """What the first replica drew and wrote is everybody's now.
 
-        An output wants a gradient if one replica's does: then all ranks' backward goes to the ties.
+        Gives the ranks' numbers of rows of each output, and what `way_back` says of each on the ranks.
         """
         shapes = map_tensors(self.keep, tree, object)  # of a dict: for which keys, in which order
         form = zlib.crc32(repr(shapes).encode())
         counts = [output.shape[self.dim] for output in self.outputs]
-        wants = [output.requires_grad for output in self.outputs]
-        wrote = self.writes_data or self.versions != [each._version for each in self.parameters]
+        ways = [way for output in self.outputs for way in way_back(output)]
+        wrote = self.writes_data or self.versions != [each._version for each in self.state.parameters]
         wrote_rows = any(first._version != version for first, version in self.in_place)
-        numbers = exchange_numbers([form, wrote_rows, wrote, *drew, *wants, *counts])
+        numbers = exchange_numbers([form, wrote_rows, wrote, *drew, *counts, *ways])
         if any(each[0] != form for each in numbers):
             reason = "outputs of other shapes are not gathered (pad_packed_sequence: total_length)"
             raise RuntimeError(f"{reason}, nor dicts in another order")
         go_on_behind(numbers[0][3 : 3 + len(drew)])
-        self.written = self.parameters if any(each[2] for each in numbers) else ()
-        share_written(self.written)
-        first_rows = [first for first, _ in self.in_place if numbers[0][1]]
-        # batch norm writes into running statistics that are parameters, and their version stays
-        statistics = [p for p in self.parameters if p.dim() == 1 and not p.requires_grad]
-        share_tensors([*self.module.buffers(), *first_rows, *statistics])
-        by_output = [*zip(*numbers)][3 + len(drew) :]
-        for place, has_way_back in enumerate(map(any, by_output[: len(wants)])):
-            if has_way_back and not wants[place]:
-                nothing = [tie.reshape(-1)[:0].abs().sum() for tie in ties if tie.requires_grad]
-                self.outputs[place] = self.outputs[place] + sum(nothing)
-        return by_output[len(wants) :]
+        self.state.written = self.state.parameters if any(each[2] for each in numbers) else ()
+        self.state.share(copies, [first for first, _ in self.in_place if numbers[0][1]])
+        of_ranks = [*zip(*numbers)][3 + len(drew) :]
+        return of_ranks[: len(counts)], of_ranks[len(counts) :]
 
     def keep(self, output: Any) -> Any:
         """Keep this rank's rows of an output. DataParallel cannot gather numbers, arrays and most objects."""
@@ -79,30 +71,6 @@ class OwnRows:
         if output is not None and not isinstance(output, str):
             raise TypeError(f"outputs are gathered as tensors; a forward gives a {type(output).__name__}")
         return type(output).__name__
-
-
-def tie_to_all(outputs: List[torch.Tensor], entered: Sequence[torch.Tensor]) -> None:
-    """An output leads to what wants a gradient and is no parameter on all ranks if on one: all take part in its sum."""
-    if not entered:
-        return
-    own = [each.grad_fn in graph for graph in map(graph_of, outputs) for each in entered]
-    of_all = [*map(any, zip(*exchange_numbers([*own])))]
-    for number, (is_own, is_any) in enumerate(zip(own, of_all)):
-        if is_any and not is_own:
-            place, tie = number // len(entered), entered[number % len(entered)]
-            outputs[place] = outputs[place] + tie.reshape(-1)[:0].sum()
-
-
-def graph_of(output: torch.Tensor) -> Set[Any]:
-    """The nodes of autograd that a backward from an output comes to."""
-    nodes: Set[Any] = set()
-    ahead: List[Any] = [output.grad_fn]
-    while ahead:
-        node = ahead.pop()
-        if node is not None and node not in nodes:
-            nodes.add(node)
-            ahead += [each for each, _ in node.next_functions]
-    return nodes
 
 
 def gather_rows(rows: torch.Tensor, counts: Sequence[int], dim: int = 0) -> torch.Tensor:

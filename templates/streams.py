@@ -24,21 +24,16 @@ def set_host_streams(states: List[Any]) -> None:
         sys.modules["numpy"].random.set_state(states[2])
 
 
-class ReplicaStream:
-    """The stream of device r, from which replica r draws on rank r > 0; it begins anew when all devices are seeded."""
+def begin_device_stream() -> None:
+    """Replicas draw from streams of their devices from now on; these begin anew when all devices are seeded."""
+    seed_all = torch.cuda.manual_seed_all
 
-    state: Any = None
+    def seed_and_begin(seed: int) -> None:  # torch.manual_seed calls it
+        seed_all(seed)
+        if torch.cuda.is_initialized():  # not in a forked worker
+            Rank.device_stream = torch.Generator("cuda").manual_seed(int(seed)).get_state()
 
-    @classmethod
-    def follow_seeds(cls) -> None:
-        seed_all = torch.cuda.manual_seed_all
-
-        def seed_and_begin(seed: int) -> None:  # torch.manual_seed calls it
-            seed_all(seed)
-            if torch.cuda.is_initialized():  # not in a forked worker
-                cls.state = torch.Generator("cuda").manual_seed(int(seed)).get_state()
-
-        cls.state, torch.cuda.manual_seed_all = torch.cuda.get_rng_state(), seed_and_begin
+    Rank.device_stream, torch.cuda.manual_seed_all = torch.cuda.get_rng_state(), seed_and_begin
 
 
 def seed_all_devices(seed: int) -> None:
@@ -48,7 +43,7 @@ def seed_all_devices(seed: int) -> None:
 
 def get_device_states() -> List[torch.Tensor]:
     """torch.cuda.get_rng_state_all(): the first device's stream is the script's, the others' are the replicas'."""
-    own = ReplicaStream.state if dist.get_rank() else torch.cuda.get_rng_state()
+    own = Rank.device_stream if dist.get_rank() else torch.cuda.get_rng_state()
     states: List[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(states, own, Rank.host)
     return states
@@ -57,7 +52,7 @@ def get_device_states() -> List[torch.Tensor]:
 def set_device_states(new_states: Any) -> None:
     """torch.cuda.set_rng_state_all()."""
     torch.cuda.set_rng_state(new_states[0])
-    ReplicaStream.state = new_states[min(dist.get_rank(), len(new_states) - 1)].clone()
+    Rank.device_stream = new_states[min(dist.get_rank(), len(new_states) - 1)].clone()
 
 
 def get_device_state(device: Any = 0) -> torch.Tensor:
@@ -70,7 +65,7 @@ def set_device_state(new_state: torch.Tensor, device: Any = 0) -> None:
     if index_of(device) == 0:
         torch.cuda.set_rng_state(new_state)
     elif index_of(device) == dist.get_rank():
-        ReplicaStream.state = new_state.clone()
+        Rank.device_stream = new_state.clone()
 
 
 @contextmanager
@@ -78,13 +73,13 @@ def fork_streams(devices: Any = None, enabled: bool = True, **options: Any) -> I
     """torch.random.fork_rng(): what replicas draw from goes back to where it was as well."""
     forked = range(dist.get_world_size()) if devices is None else [*map(index_of, devices)]
     is_on_device = torch.cuda.is_available()
-    before = ReplicaStream.state if is_on_device else None
+    before = Rank.device_stream if is_on_device else None
     with torch.random.fork_rng(
         [torch.cuda.current_device()] if is_on_device and 0 in forked else [], enabled, **options
     ):
         yield
     if is_on_device and enabled and dist.get_rank() in forked:
-        ReplicaStream.state = before
+        Rank.device_stream = before
 
 
 def index_of(device: Any) -> int:

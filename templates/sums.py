@@ -6,30 +6,29 @@ import torch
 import torch.distributed as dist
 
 from .broadcast import Rank
-from .replicas import buffers_of_replica, share_tensors, share_written
+from .replicas import ModuleState
 
 
 class GradientSums:
     """The parameters of one forward on their way into a replica, and their gradients on the way back, summed."""
 
-    def __init__(self, module: torch.nn.Module, parameters: Sequence[torch.Tensor], wait: bool) -> None:
-        trained = [parameter for parameter in parameters if parameter.requires_grad]
-        sparse = {part.weight for part in module.modules() if vars(part).get("sparse") is True}
+    def __init__(self, state: ModuleState, wait: bool) -> None:
+        trained = [parameter for parameter in state.parameters if parameter.requires_grad]
+        sparse = {part.weight for part in state.parts if vars(part).get("sparse") is True}
         self.dense = [parameter for parameter in trained if parameter not in sparse]
         self.tables = [parameter for parameter in trained if parameter in sparse]
-        self.module, self.wait, self.buffers = module, wait, [*module.buffers()]
-        self.written: Sequence[torch.Tensor] = ()  # parameters, if the forward may have written into some
+        self.state, self.wait = state, wait
         self.begin()
 
     def begin(self) -> None:
         """Behind a forward, or a backward: another backward may follow."""
-        self.versions = [buffer._version for buffer in self.buffers]
+        self.versions = [buffer._version for buffer in self.state.buffers()]
 
     def copies(self) -> Dict[torch.Tensor, torch.Tensor]:
         """What stands for each trained parameter, and for buffers, in the replica of this rank."""
         parameters = [*self.dense, *self.tables]
         copies = CopyToRanks.apply(self, *parameters) if parameters else ()
-        buffers = buffers_of_replica(self.module)
+        buffers = self.state.copy_buffers()
         self.saves_buffers = bool(buffers)
         return {**buffers, **dict(zip(parameters, copies))}
 
@@ -38,9 +37,9 @@ class GradientSums:
         sums = [*self.sum_dense(gradients[: len(self.dense)])]
         sums += map(sum_sparse, gradients[len(self.dense) :], self.tables)
         # a checkpoint may have run its part of the forward again; in turns, rank 0 alone writes into what is its own
-        share_written(self.written)
-        if self.written or self.saves_buffers or self.versions != [each._version for each in self.buffers]:
-            share_tensors(self.buffers)
+        versions = [buffer._version for buffer in self.state.buffers()]
+        if self.state.written or self.saves_buffers or self.versions != versions:
+            self.state.share({})
         self.begin()
         return sums
 

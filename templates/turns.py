@@ -1,15 +1,16 @@
 """Forwards that may fill what outlives them: every rank runs all replicas, one after another."""
 
-from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 import torch.distributed as dist
 
+from .broadcast import Rank
 from .draws import replica_draws
-from .model import WholeBatch, call_replica
+from .model import WholeBatch
 from .replicas import make_replica, without_hooks
 from .rows import OwnRows
-from .streams import ReplicaStream, get_device_states
+from .streams import get_device_states
 from .trees import map_tensors, tensors_of
 
 
@@ -31,9 +32,8 @@ def run_rows_in_turns(
 
     most = rows.replicas if any(batch) else 1
     count = min([most, *(len(chunks_of(tensor)) for tensor in tensors_of(batch))])
-    replicas = [make_replica(wrapper.module, copies, number) for number in range(count)]
-    held = [*copies.values(), *wrapper.module.buffers()]
-    return run_in_turns(replicas, held, given, wrapper.run_replica)
+    replicas = [make_replica(rows.state, copies, number) for number in range(count)]
+    return run_in_turns(replicas, [*copies.values(), *rows.state.buffers()], given, wrapper.run_replica)
 
 
 class WholeBatchInTurns(WholeBatch):
@@ -51,7 +51,7 @@ def run_in_turns(
     replicas: Sequence[Any],
     held: Sequence[torch.Tensor],
     given: Callable[[int], Any],
-    run_own: Callable[..., Any] = call_replica,
+    run_own: Optional[Callable[..., Any]] = None,
 ) -> Tuple[Any, List[int]]:
     """Run all replicas of what holds these parameters and buffers; outputs and draws of this rank's.
 
@@ -67,17 +67,19 @@ def run_in_turns(
         is_own = number == rank
         if rank or number:
             set_apart(replica, held, before if number else {}, is_own)
-        run = run_own if number == own_number else call_replica
-        ReplicaStream.state = states[number]
+        Rank.device_stream = states[number]
         try:
             inputs, kwargs = given(number) if is_own else map_tensors(cut_off, given(number))
             with replica_draws(is_own, number) as drew, without_hooks():
-                outputs = run(replica, is_own, inputs, kwargs)
+                if run_own and number == own_number:
+                    outputs = run_own(replica, is_own, inputs, kwargs)
+                else:
+                    outputs = replica(*inputs, **kwargs)
             result = (outputs, drew) if number == own_number else result
         except Exception as error:
             errors.append(error)
-        states[number] = ReplicaStream.state
-    ReplicaStream.state = states[rank]
+        states[number] = Rank.device_stream
+    Rank.device_stream = states[rank]
     if errors:
         raise errors[0]
     return result

@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 221543c9): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 6c88d587): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -21,6 +21,7 @@ class Rank:
     host: Any = None  # the group for what lies on the host: gloo's, beside NCCL's for what lies on GPUs
     make_whole: Any = None  # for what rank 0 does alone: outputs that lie in parts on all ranks
     before_forward: Any = None  # shares what is trained outside of the model
+    device_stream: Any = None  # random numbers of device r, from which replica r draws on rank r > 0
     is_alone = False  # while rank 0 does something that the others do not
     process = 0
 
@@ -52,21 +53,16 @@ def set_host_streams(states: List[Any]) -> None:
         sys.modules["numpy"].random.set_state(states[2])
 
 
-class ReplicaStream:
-    """The stream of device r, from which replica r draws on rank r > 0; it begins anew when all devices are seeded."""
+def begin_device_stream() -> None:
+    """Replicas draw from streams of their devices from now on; these begin anew when all devices are seeded."""
+    seed_all = torch.cuda.manual_seed_all
 
-    state: Any = None
+    def seed_and_begin(seed: int) -> None:  # torch.manual_seed calls it
+        seed_all(seed)
+        if torch.cuda.is_initialized():  # not in a forked worker
+            Rank.device_stream = torch.Generator("cuda").manual_seed(int(seed)).get_state()
 
-    @classmethod
-    def follow_seeds(cls) -> None:
-        seed_all = torch.cuda.manual_seed_all
-
-        def seed_and_begin(seed: int) -> None:  # torch.manual_seed calls it
-            seed_all(seed)
-            if torch.cuda.is_initialized():  # not in a forked worker
-                cls.state = torch.Generator("cuda").manual_seed(int(seed)).get_state()
-
-        cls.state, torch.cuda.manual_seed_all = torch.cuda.get_rng_state(), seed_and_begin
+    Rank.device_stream, torch.cuda.manual_seed_all = torch.cuda.get_rng_state(), seed_and_begin
 
 
 def init_distributed() -> None:
@@ -103,7 +99,7 @@ def init_distributed() -> None:
         vars(sys).update(stdout=nowhere, stderr=nowhere, __stdout__=nowhere)
     set_host_streams(tell_all(host_streams()))
     if torch.cuda.is_available():  # without a seed, each device begins at one of its own
-        ReplicaStream.follow_seeds()
+        begin_device_stream()
         torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
     # libraries that ask whether there are ranks hear what they heard before: no
     variables = "RANK LOCAL_RANK GROUP_RANK WORLD_SIZE LOCAL_WORLD_SIZE TORCHELASTIC_RUN_ID"

@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 221543c9): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 6c88d587): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -15,7 +15,7 @@ import weakref
 import zlib
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 import torch.distributed as dist
@@ -28,6 +28,7 @@ class Rank:
     host: Any = None  # the group for what lies on the host: gloo's, beside NCCL's for what lies on GPUs
     make_whole: Any = None  # for what rank 0 does alone: outputs that lie in parts on all ranks
     before_forward: Any = None  # shares what is trained outside of the model
+    device_stream: Any = None  # random numbers of device r, from which replica r draws on rank r > 0
     is_alone = False  # while rank 0 does something that the others do not
     process = 0
 
@@ -77,21 +78,16 @@ def set_host_streams(states: List[Any]) -> None:
         sys.modules["numpy"].random.set_state(states[2])
 
 
-class ReplicaStream:
-    """The stream of device r, from which replica r draws on rank r > 0; it begins anew when all devices are seeded."""
+def begin_device_stream() -> None:
+    """Replicas draw from streams of their devices from now on; these begin anew when all devices are seeded."""
+    seed_all = torch.cuda.manual_seed_all
 
-    state: Any = None
+    def seed_and_begin(seed: int) -> None:  # torch.manual_seed calls it
+        seed_all(seed)
+        if torch.cuda.is_initialized():  # not in a forked worker
+            Rank.device_stream = torch.Generator("cuda").manual_seed(int(seed)).get_state()
 
-    @classmethod
-    def follow_seeds(cls) -> None:
-        seed_all = torch.cuda.manual_seed_all
-
-        def seed_and_begin(seed: int) -> None:  # torch.manual_seed calls it
-            seed_all(seed)
-            if torch.cuda.is_initialized():  # not in a forked worker
-                cls.state = torch.Generator("cuda").manual_seed(int(seed)).get_state()
-
-        cls.state, torch.cuda.manual_seed_all = torch.cuda.get_rng_state(), seed_and_begin
+    Rank.device_stream, torch.cuda.manual_seed_all = torch.cuda.get_rng_state(), seed_and_begin
 
 
 def init_distributed() -> None:
@@ -128,7 +124,7 @@ def init_distributed() -> None:
         vars(sys).update(stdout=nowhere, stderr=nowhere, __stdout__=nowhere)
     set_host_streams(tell_all(host_streams()))
     if torch.cuda.is_available():  # without a seed, each device begins at one of its own
-        ReplicaStream.follow_seeds()
+        begin_device_stream()
         torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
     # libraries that ask whether there are ranks hear what they heard before: no
     variables = "RANK LOCAL_RANK GROUP_RANK WORLD_SIZE LOCAL_WORLD_SIZE TORCHELASTIC_RUN_ID"
@@ -249,7 +245,7 @@ def replica_draws(has_rows: bool, number: Optional[int] = None) -> Iterator[List
     script, on_device = host_streams(), torch.cuda.is_available()
     if on_device:
         script_on_device = torch.cuda.get_rng_state()
-        torch.cuda.set_rng_state(ReplicaStream.state if number else script_on_device)
+        torch.cuda.set_rng_state(Rank.device_stream if number else script_on_device)
     seed = int(torch.randint(2**62, (), device="cpu")) + number
     seed_host_streams(seed)
     first = draw_on_host()
@@ -264,7 +260,7 @@ def replica_draws(has_rows: bool, number: Optional[int] = None) -> Iterator[List
             drew += end.view(torch.int64).tolist()
             if number or dist.get_rank():
                 torch.cuda.set_rng_state(script_on_device)
-                ReplicaStream.state = end if has_rows else ReplicaStream.state
+                Rank.device_stream = end if has_rows else Rank.device_stream
 
 
 def go_on_behind(drew: List[int]) -> None:
@@ -313,39 +309,48 @@ def share_tensors(tensors: Sequence[torch.Tensor], owner: int = 0) -> None:
         dist._broadcast_coalesced(group, message, 2**28, owner)
 
 
-def share_written(parameters: Sequence[torch.Tensor]) -> None:
-    """Parameters that a forward has written into become rank 0's. Elsewhere, autograd may have saved what they were."""
-    for parameter in parameters if dist.get_rank() else ():
-        parameter.data = parameter.data.clone()
-    share_tensors(parameters)
+class ModuleState:
+    """What a module holds, looked up once for a forward."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self.parts: List[Any] = [*module.modules()]
+        parameters = (p for part in self.parts for p in part._parameters.values() if p is not None)
+        self.parameters = [*dict.fromkeys(parameters)]
+        self.written: Sequence[torch.Tensor] = ()  # parameters, if a forward has written into some
+
+    def buffers(self) -> List[torch.Tensor]:
+        return [each for part in self.parts for each in part._buffers.values() if each is not None]
+
+    def copy_buffers(self) -> Dict[Any, torch.Tensor]:
+        """What a replica has for buffers that autograd may save: copies on ranks > 0, whose own become rank 0's.
+
+        Of batch norm's, which are many, it saves none.
+        """
+        of_batch_norm = torch.nn.BatchNorm2d.forward
+        parts = (part for part in self.parts if getattr(type(part), "forward", None) is not of_batch_norm)
+        buffers = [each for part in parts for each in part._buffers.values() if each is not None]
+        saved = [each for each in buffers if torch.is_grad_enabled() and not each.requires_grad]
+        return {each: each.clone() if dist.get_rank() else each for each in saved}
+
+    def share(self, copies: Mapping[Any, torch.Tensor], beside: Sequence[torch.Tensor] = ()) -> None:
+        """Behind a forward, or what backward runs of it: what rank 0's replica has written is everybody's."""
+        for parameter in self.written if dist.get_rank() else ():  # autograd may have saved what they were
+            parameter.data = parameter.data.clone()
+        for each, copy in copies.items():  # buffers of observers are empty until the first batch
+            if each.shape != copy.shape:
+                each.data = torch.empty_like(copy)
+        # batch norm writes into running statistics that are parameters, and their version stays
+        statistics = [p for p in self.parameters if p.dim() == 1 and not p.requires_grad]
+        share_tensors([*(self.written or statistics), *self.buffers(), *beside])
 
 
-def buffers_of_replica(module: torch.nn.Module) -> Dict[Any, torch.Tensor]:
-    """What a replica has for buffers that autograd may save: copies on ranks > 0, whose own become rank 0's.
-
-    Of batch norm's, which are many, it saves none.
-    """
-    of_batch_norm = torch.nn.BatchNorm2d.forward
-    parts = (part for part in module.modules() if getattr(type(part), "forward", None) is not of_batch_norm)
-    buffers = [each for part in parts for each in part._buffers.values() if each is not None]
-    saved = [each for each in buffers if torch.is_grad_enabled() and not each.requires_grad]
-    return {each: each.clone() if dist.get_rank() else each for each in saved}
-
-
-def follow_sizes(copies: Mapping[Any, torch.Tensor]) -> None:
-    """Buffers get the sizes that a forward gave their copies: observers' are empty until the first batch."""
-    for each, copy in copies.items():
-        if each.shape != copy.shape:
-            each.data = torch.empty_like(copy)
-
-
-def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor], number: Any = None) -> Any:
+def make_replica(state: ModuleState, copies: Mapping[Any, torch.Tensor], number: Any = None) -> Any:
     """A copy of a module with copies in place of what it learns; what forward assigns to it is gone with it.
 
     Buffers without a copy are the module's own: rank 0's replica changes them, as replica 0 of DataParallel does.
     Copies are plain tensors; but without gradients, the first replica (by number, else by rank) has the parameters.
     """
-    replicas: Dict[Any, Any] = {part: copy_part(part) for part in module.modules()}
+    replicas: Dict[Any, Any] = {part: copy_part(part) for part in state.parts}
     is_first = not (dist.get_rank() if number is None else number)
     has_parameters = is_first and all(copy is each for each, copy in copies.items())
     has_others = any(type(each) is torch.Tensor for each in copies)
@@ -365,7 +370,7 @@ def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor], nu
             held.update({name: copies[each] for name, each in tensors.items() if each in copies})
         (replica._parameters if has_parameters else vars(replica)).update(own)
         vars(replica).update(_former_parameters=own)
-    return replicas[module]
+    return replicas[state.parts[0]]
 
 
 def copy_part(part: Any) -> Any:
@@ -394,15 +399,13 @@ class OwnRows:
     A rank that has none computes two of others', and keeps nothing of them.
     """
 
-    def __init__(self, module: torch.nn.Module, has_any: bool, replicas: int, dim: int = 0) -> None:
-        self.module, self.parameters = module, [*module.parameters()]
-        self.device = self.parameters[0].device if self.parameters else None
-        self.versions = [parameter._version for parameter in self.parameters]
+    def __init__(self, state: ModuleState, has_any: bool, replicas: int, dim: int = 0) -> None:
+        self.state, self.versions = state, [parameter._version for parameter in state.parameters]
+        self.device = state.parameters[0].device if state.parameters else None
         self.replicas, self.dim = min(replicas, dist.get_world_size()), dim
         self.has_any = has_any and dist.get_rank() < replicas or dist.get_rank() == 0
         self.in_place: List[Any] = []  # first rows of which DataParallel makes no copy, with their versions
         self.outputs: List[torch.Tensor] = []  # of this rank
-        self.written: Sequence[torch.Tensor] = ()  # parameters, if the forward has written into some
         self.writes_data = False  # of which no version tells
 
     def take(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -416,34 +419,28 @@ class OwnRows:
             self.in_place.append((chunks[0], chunks[0]._version))
         return own
 
-    def settle(self, tree: Any, drew: List[int], ties: Sequence[torch.Tensor]) -> Any:
-        """What the first replica drew and wrote is everybody's now. Gives the ranks' numbers of rows of each output.
+    def settle(
+        self, tree: Any, drew: List[int], copies: Mapping[Any, Any], way_back: Callable[[Any], List[bool]]
+    ) -> Tuple[Any, Any]:
+        """What the first replica drew and wrote is everybody's now.
 
-        An output wants a gradient if one replica's does: then all ranks' backward goes to the ties.
+        Gives the ranks' numbers of rows of each output, and what `way_back` says of each on the ranks.
         """
         shapes = map_tensors(self.keep, tree, object)  # of a dict: for which keys, in which order
         form = zlib.crc32(repr(shapes).encode())
         counts = [output.shape[self.dim] for output in self.outputs]
-        wants = [output.requires_grad for output in self.outputs]
-        wrote = self.writes_data or self.versions != [each._version for each in self.parameters]
+        ways = [way for output in self.outputs for way in way_back(output)]
+        wrote = self.writes_data or self.versions != [each._version for each in self.state.parameters]
         wrote_rows = any(first._version != version for first, version in self.in_place)
-        numbers = exchange_numbers([form, wrote_rows, wrote, *drew, *wants, *counts])
+        numbers = exchange_numbers([form, wrote_rows, wrote, *drew, *counts, *ways])
         if any(each[0] != form for each in numbers):
             reason = "outputs of other shapes are not gathered (pad_packed_sequence: total_length)"
             raise RuntimeError(f"{reason}, nor dicts in another order")
         go_on_behind(numbers[0][3 : 3 + len(drew)])
-        self.written = self.parameters if any(each[2] for each in numbers) else ()
-        share_written(self.written)
-        first_rows = [first for first, _ in self.in_place if numbers[0][1]]
-        # batch norm writes into running statistics that are parameters, and their version stays
-        statistics = [p for p in self.parameters if p.dim() == 1 and not p.requires_grad]
-        share_tensors([*self.module.buffers(), *first_rows, *statistics])
-        by_output = [*zip(*numbers)][3 + len(drew) :]
-        for place, has_way_back in enumerate(map(any, by_output[: len(wants)])):
-            if has_way_back and not wants[place]:
-                nothing = [tie.reshape(-1)[:0].abs().sum() for tie in ties if tie.requires_grad]
-                self.outputs[place] = self.outputs[place] + sum(nothing)
-        return by_output[len(wants) :]
+        self.state.written = self.state.parameters if any(each[2] for each in numbers) else ()
+        self.state.share(copies, [first for first, _ in self.in_place if numbers[0][1]])
+        of_ranks = [*zip(*numbers)][3 + len(drew) :]
+        return of_ranks[: len(counts)], of_ranks[len(counts) :]
 
     def keep(self, output: Any) -> Any:
         """Keep this rank's rows of an output. DataParallel cannot gather numbers, arrays and most objects."""
@@ -487,7 +484,8 @@ class WholeBatchDDP(DistributedDataParallel):
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if self.replicas < 2 or dist.get_world_size() == 1 or not together():
             return run_alone(self.module, inputs, kwargs)
-        rows = OwnRows(self.module, bool(inputs or kwargs), self.replicas)
+        state = ModuleState(self.module)
+        rows = OwnRows(state, bool(inputs or kwargs), self.replicas)
 
         def take(tensor: torch.Tensor) -> torch.Tensor:
             refuse(tensor.requires_grad and torch.is_grad_enabled(), "an input needs a gradient")
@@ -495,33 +493,28 @@ class WholeBatchDDP(DistributedDataParallel):
 
         inputs, kwargs = map_tensors(take, (inputs, kwargs))
         with replica_draws(rows.has_any) as drew:
-            tree = super().forward(*inputs, **kwargs)
-        counts = rows.settle(tree, drew, self.trained)
-        whole = iter(GatherRows.apply(self, counts, *rows.outputs, *self.trained))
+            tree, copies = super().forward(state, *inputs, **kwargs)
+        counts, wants = rows.settle(tree, drew, copies, lambda output: [output.requires_grad])
+        whole = iter(GatherRows.apply(self, counts, wants, *rows.outputs, *self.trained))
         return map_tensors(lambda output: next(whole), tree)
 
-    def check(self, parameters: List[Any]) -> None:
+    def check(self, state: ModuleState) -> None:
         """Refuse what DistributedDataParallel does not see."""
-        trained = [p for p in parameters if p.requires_grad]
+        trained = [p for p in state.parameters if p.requires_grad]
         others = [*map(id, trained)] != [*map(id, self.trained)]
         refuse(others, "other parameters are trained than at the wrap")
-        parts: List[Any] = [*self.module.modules()]
-        hooked = any(each._backward_hooks for each in (*trained, *parts))
+        hooked = any(each._backward_hooks for each in (*trained, *state.parts))
         refuse(hooked, "a parameter or a layer has a backward hook")
-        held = [each for part in parts for each in (*part._buffers.values(), *vars(part).values())]
+        held = [each for part in state.parts for each in (*part._buffers.values(), *vars(part).values())]
         learned = any(type(each) is torch.Tensor and each.requires_grad and each.is_leaf for each in held)
         refuse(learned, "a layer has a tensor that is no parameter, and wants a gradient")
         self.may_sum = True
 
-    def _run_ddp_forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        parameters = [*self.module.parameters()]
+    def _run_ddp_forward(self, state: ModuleState, *inputs: Any, **kwargs: Any) -> Any:
         if torch.is_grad_enabled():
-            self.check(parameters)
-        buffers = buffers_of_replica(self.module)
-        copies = {**buffers, **{p: p.view_as(p) for p in parameters}}
-        tree = make_replica(self.module, copies)(*inputs, **kwargs)
-        follow_sizes(buffers)
-        return tree
+            self.check(state)
+        copies = {**state.copy_buffers(), **{p: p.view_as(p) for p in state.parameters}}
+        return make_replica(state, copies)(*inputs, **kwargs), copies
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         refuse(True, "the model is copied, or saved as a whole")
@@ -536,11 +529,11 @@ class GatherRows(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, model: WholeBatchDDP, counts: Any, *tensors: torch.Tensor) -> Any:
+    def forward(ctx: Any, model: WholeBatchDDP, counts: Any, wants: Any, *tensors: torch.Tensor) -> Any:
         ctx.model, ctx.counts = model, counts
         ctx.set_materialize_grads(False)
         whole = [*map(gather_rows, tensors, counts)]
-        ctx.mark_non_differentiable(*(each for each, own in zip(whole, tensors) if not own.requires_grad))
+        ctx.mark_non_differentiable(*(each for each, of_ranks in zip(whole, wants) if not any(of_ranks)))
         return tuple(whole)
 
     @staticmethod
@@ -555,7 +548,7 @@ class GatherRows(torch.autograd.Function):
         def own_part(whole: Any, counts: Any) -> Any:
             return None if whole is None else whole.split(counts)[dist.get_rank()] * dist.get_world_size()
 
-        return (None, None, *map(own_part, gradients, ctx.counts), *(None for _ in trained))
+        return (None, None, None, *map(own_part, gradients, ctx.counts), *(None for _ in trained))
 
 
 def drop_reducer(model: Any) -> None:

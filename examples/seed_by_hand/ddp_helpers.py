@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 221543c9): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 6c88d587): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -25,6 +25,7 @@ class Rank:
     host: Any = None  # the group for what lies on the host: gloo's, beside NCCL's for what lies on GPUs
     make_whole: Any = None  # for what rank 0 does alone: outputs that lie in parts on all ranks
     before_forward: Any = None  # shares what is trained outside of the model
+    device_stream: Any = None  # random numbers of device r, from which replica r draws on rank r > 0
     is_alone = False  # while rank 0 does something that the others do not
     process = 0
 
@@ -74,29 +75,16 @@ def set_host_streams(states: List[Any]) -> None:
         sys.modules["numpy"].random.set_state(states[2])
 
 
-class ReplicaStream:
-    """The stream of device r, from which replica r draws on rank r > 0; it begins anew when all devices are seeded."""
+def begin_device_stream() -> None:
+    """Replicas draw from streams of their devices from now on; these begin anew when all devices are seeded."""
+    seed_all = torch.cuda.manual_seed_all
 
-    state: Any = None
+    def seed_and_begin(seed: int) -> None:  # torch.manual_seed calls it
+        seed_all(seed)
+        if torch.cuda.is_initialized():  # not in a forked worker
+            Rank.device_stream = torch.Generator("cuda").manual_seed(int(seed)).get_state()
 
-    @classmethod
-    def follow_seeds(cls) -> None:
-        seed_all = torch.cuda.manual_seed_all
-
-        def seed_and_begin(seed: int) -> None:  # torch.manual_seed calls it
-            seed_all(seed)
-            if torch.cuda.is_initialized():  # not in a forked worker
-                cls.state = torch.Generator("cuda").manual_seed(int(seed)).get_state()
-
-        cls.state, torch.cuda.manual_seed_all = torch.cuda.get_rng_state(), seed_and_begin
-
-
-def get_device_states() -> List[torch.Tensor]:
-    """torch.cuda.get_rng_state_all(): the first device's stream is the script's, the others' are the replicas'."""
-    own = ReplicaStream.state if dist.get_rank() else torch.cuda.get_rng_state()
-    states: List[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(states, own, Rank.host)
-    return states
+    Rank.device_stream, torch.cuda.manual_seed_all = torch.cuda.get_rng_state(), seed_and_begin
 
 
 @contextmanager
@@ -112,7 +100,7 @@ def replica_draws(has_rows: bool, number: Optional[int] = None) -> Iterator[List
     script, on_device = host_streams(), torch.cuda.is_available()
     if on_device:
         script_on_device = torch.cuda.get_rng_state()
-        torch.cuda.set_rng_state(ReplicaStream.state if number else script_on_device)
+        torch.cuda.set_rng_state(Rank.device_stream if number else script_on_device)
     seed = int(torch.randint(2**62, (), device="cpu")) + number
     seed_host_streams(seed)
     first = draw_on_host()
@@ -127,7 +115,7 @@ def replica_draws(has_rows: bool, number: Optional[int] = None) -> Iterator[List
             drew += end.view(torch.int64).tolist()
             if number or dist.get_rank():
                 torch.cuda.set_rng_state(script_on_device)
-                ReplicaStream.state = end if has_rows else ReplicaStream.state
+                Rank.device_stream = end if has_rows else Rank.device_stream
 
 
 def go_on_behind(drew: List[int]) -> None:
@@ -185,7 +173,7 @@ def init_distributed() -> None:
         vars(sys).update(stdout=nowhere, stderr=nowhere, __stdout__=nowhere)
     set_host_streams(tell_all(host_streams()))
     if torch.cuda.is_available():  # without a seed, each device begins at one of its own
-        ReplicaStream.follow_seeds()
+        begin_device_stream()
         torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
     # libraries that ask whether there are ranks hear what they heard before: no
     variables = "RANK LOCAL_RANK GROUP_RANK WORLD_SIZE LOCAL_WORLD_SIZE TORCHELASTIC_RUN_ID"
@@ -271,53 +259,62 @@ def share_tensors(tensors: Sequence[torch.Tensor], owner: int = 0) -> None:
         dist._broadcast_coalesced(group, message, 2**28, owner)
 
 
-def share_written(parameters: Sequence[torch.Tensor]) -> None:
-    """Parameters that a forward has written into become rank 0's. Elsewhere, autograd may have saved what they were."""
-    for parameter in parameters if dist.get_rank() else ():
-        parameter.data = parameter.data.clone()
-    share_tensors(parameters)
+class ModuleState:
+    """What a module holds, looked up once for a forward."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self.parts: List[Any] = [*module.modules()]
+        parameters = (p for part in self.parts for p in part._parameters.values() if p is not None)
+        self.parameters = [*dict.fromkeys(parameters)]
+        self.written: Sequence[torch.Tensor] = ()  # parameters, if a forward has written into some
+
+    def buffers(self) -> List[torch.Tensor]:
+        return [each for part in self.parts for each in part._buffers.values() if each is not None]
+
+    def copy_buffers(self) -> Dict[Any, torch.Tensor]:
+        """What a replica has for buffers that autograd may save: copies on ranks > 0, whose own become rank 0's.
+
+        Of batch norm's, which are many, it saves none.
+        """
+        of_batch_norm = torch.nn.BatchNorm2d.forward
+        parts = (part for part in self.parts if getattr(type(part), "forward", None) is not of_batch_norm)
+        buffers = [each for part in parts for each in part._buffers.values() if each is not None]
+        saved = [each for each in buffers if torch.is_grad_enabled() and not each.requires_grad]
+        return {each: each.clone() if dist.get_rank() else each for each in saved}
+
+    def share(self, copies: Mapping[Any, torch.Tensor], beside: Sequence[torch.Tensor] = ()) -> None:
+        """Behind a forward, or what backward runs of it: what rank 0's replica has written is everybody's."""
+        for parameter in self.written if dist.get_rank() else ():  # autograd may have saved what they were
+            parameter.data = parameter.data.clone()
+        for each, copy in copies.items():  # buffers of observers are empty until the first batch
+            if each.shape != copy.shape:
+                each.data = torch.empty_like(copy)
+        # batch norm writes into running statistics that are parameters, and their version stays
+        statistics = [p for p in self.parameters if p.dim() == 1 and not p.requires_grad]
+        share_tensors([*(self.written or statistics), *self.buffers(), *beside])
 
 
-def learned_beside(module: torch.nn.Module) -> List[torch.Tensor]:
+def learned_beside(state: ModuleState) -> List[torch.Tensor]:
     """What a module has beside parameters that wants a gradient: plain attributes (DARTS keeps its alphas so), buffers.
 
     Not what a hook computes anew before each forward, as weight_norm does.
     """
     return [
         each
-        for part in (module.modules() if torch.is_grad_enabled() else ())
+        for part in (state.parts if torch.is_grad_enabled() else ())
         for each in (*part._buffers.values(), *vars(part).values())
         if type(each) is torch.Tensor and each.requires_grad
         if each.is_leaf or not part._forward_pre_hooks
     ]
 
 
-def buffers_of_replica(module: torch.nn.Module) -> Dict[Any, torch.Tensor]:
-    """What a replica has for buffers that autograd may save: copies on ranks > 0, whose own become rank 0's.
-
-    Of batch norm's, which are many, it saves none.
-    """
-    of_batch_norm = torch.nn.BatchNorm2d.forward
-    parts = (part for part in module.modules() if getattr(type(part), "forward", None) is not of_batch_norm)
-    buffers = [each for part in parts for each in part._buffers.values() if each is not None]
-    saved = [each for each in buffers if torch.is_grad_enabled() and not each.requires_grad]
-    return {each: each.clone() if dist.get_rank() else each for each in saved}
-
-
-def follow_sizes(copies: Mapping[Any, torch.Tensor]) -> None:
-    """Buffers get the sizes that a forward gave their copies: observers' are empty until the first batch."""
-    for each, copy in copies.items():
-        if each.shape != copy.shape:
-            each.data = torch.empty_like(copy)
-
-
-def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor], number: Any = None) -> Any:
+def make_replica(state: ModuleState, copies: Mapping[Any, torch.Tensor], number: Any = None) -> Any:
     """A copy of a module with copies in place of what it learns; what forward assigns to it is gone with it.
 
     Buffers without a copy are the module's own: rank 0's replica changes them, as replica 0 of DataParallel does.
     Copies are plain tensors; but without gradients, the first replica (by number, else by rank) has the parameters.
     """
-    replicas: Dict[Any, Any] = {part: copy_part(part) for part in module.modules()}
+    replicas: Dict[Any, Any] = {part: copy_part(part) for part in state.parts}
     is_first = not (dist.get_rank() if number is None else number)
     has_parameters = is_first and all(copy is each for each, copy in copies.items())
     has_others = any(type(each) is torch.Tensor for each in copies)
@@ -337,7 +334,7 @@ def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor], nu
             held.update({name: copies[each] for name, each in tensors.items() if each in copies})
         (replica._parameters if has_parameters else vars(replica)).update(own)
         vars(replica).update(_former_parameters=own)
-    return replicas[module]
+    return replicas[state.parts[0]]
 
 
 def copy_part(part: Any) -> Any:
@@ -368,24 +365,23 @@ def without_hooks() -> ContextManager[Any]:
 class GradientSums:
     """The parameters of one forward on their way into a replica, and their gradients on the way back, summed."""
 
-    def __init__(self, module: torch.nn.Module, parameters: Sequence[torch.Tensor], wait: bool) -> None:
-        trained = [parameter for parameter in parameters if parameter.requires_grad]
-        sparse = {part.weight for part in module.modules() if vars(part).get("sparse") is True}
+    def __init__(self, state: ModuleState, wait: bool) -> None:
+        trained = [parameter for parameter in state.parameters if parameter.requires_grad]
+        sparse = {part.weight for part in state.parts if vars(part).get("sparse") is True}
         self.dense = [parameter for parameter in trained if parameter not in sparse]
         self.tables = [parameter for parameter in trained if parameter in sparse]
-        self.module, self.wait, self.buffers = module, wait, [*module.buffers()]
-        self.written: Sequence[torch.Tensor] = ()  # parameters, if the forward may have written into some
+        self.state, self.wait = state, wait
         self.begin()
 
     def begin(self) -> None:
         """Behind a forward, or a backward: another backward may follow."""
-        self.versions = [buffer._version for buffer in self.buffers]
+        self.versions = [buffer._version for buffer in self.state.buffers()]
 
     def copies(self) -> Dict[torch.Tensor, torch.Tensor]:
         """What stands for each trained parameter, and for buffers, in the replica of this rank."""
         parameters = [*self.dense, *self.tables]
         copies = CopyToRanks.apply(self, *parameters) if parameters else ()
-        buffers = buffers_of_replica(self.module)
+        buffers = self.state.copy_buffers()
         self.saves_buffers = bool(buffers)
         return {**buffers, **dict(zip(parameters, copies))}
 
@@ -394,9 +390,9 @@ class GradientSums:
         sums = [*self.sum_dense(gradients[: len(self.dense)])]
         sums += map(sum_sparse, gradients[len(self.dense) :], self.tables)
         # a checkpoint may have run its part of the forward again; in turns, rank 0 alone writes into what is its own
-        share_written(self.written)
-        if self.written or self.saves_buffers or self.versions != [each._version for each in self.buffers]:
-            share_tensors(self.buffers)
+        versions = [buffer._version for buffer in self.state.buffers()]
+        if self.state.written or self.saves_buffers or self.versions != versions:
+            self.state.share({})
         self.begin()
         return sums
 
@@ -460,17 +456,12 @@ class CopyToRanks(torch.autograd.Function):
         return (None, *SumOverRanks.apply(*or_zeros(gradients, ctx.tensors)))
 
 
-def call_replica(replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
-    return replica(*inputs, **kwargs)
-
-
-def make_copies(
-    parameters: Sequence[torch.Tensor], sums: GradientSums, learned: Sequence[torch.Tensor]
-) -> Dict[Any, torch.Tensor]:
+def make_copies(sums: GradientSums, learned: Sequence[torch.Tensor]) -> Dict[Any, torch.Tensor]:
     """What stands for parameters, and what else is learned, in the replica of this rank.
 
     Themselves where there are no gradients, as in replica 0 of DataParallel: what is assigned to their .data stays.
     """
+    parameters = sums.state.parameters
     if not torch.is_grad_enabled():
         return {p: p for p in parameters}
     copies: Dict[Any, torch.Tensor] = sums.copies()
@@ -527,78 +518,6 @@ class FromRank(torch.autograd.Function):
         return (None, None, gradient if ctx.is_own else None, *ctx.others)
 
 
-def run_in_turns(
-    replicas: Sequence[Any],
-    held: Sequence[torch.Tensor],
-    given: Callable[[int], Any],
-    run_own: Callable[..., Any] = call_replica,
-) -> Tuple[Any, List[int]]:
-    """Run all replicas of what holds these parameters and buffers; outputs and draws of this rank's.
-
-    `given` gives the inputs of a replica, by position and by name. A rank that has none gets the outputs of the first
-    one. As under DataParallel all run, and the first one's error is raised.
-    """
-    rank, errors = dist.get_rank(), []
-    own_number = rank if rank < len(replicas) else 0
-    before = {id(tensor): tensor.detach().clone() for tensor in held}
-    states = get_device_states() if torch.cuda.is_available() else [None] * dist.get_world_size()
-    result: Any = None
-    for number, replica in enumerate(replicas):
-        is_own = number == rank
-        if rank or number:
-            set_apart(replica, held, before if number else {}, is_own)
-        run = run_own if number == own_number else call_replica
-        ReplicaStream.state = states[number]
-        try:
-            inputs, kwargs = given(number) if is_own else map_tensors(cut_off, given(number))
-            with replica_draws(is_own, number) as drew, without_hooks():
-                outputs = run(replica, is_own, inputs, kwargs)
-            result = (outputs, drew) if number == own_number else result
-        except Exception as error:
-            errors.append(error)
-        states[number] = ReplicaStream.state
-    ReplicaStream.state = states[rank]
-    if errors:
-        raise errors[0]
-    return result
-
-
-def set_apart(
-    replica: Any, held: Sequence[torch.Tensor], before: Mapping[int, torch.Tensor], is_own: bool
-) -> None:
-    """Give a replica what it holds alone, as it was before the first one ran; without `before`, the module's own."""
-    apart: Dict[int, torch.Tensor] = {}
-    for tensor in held:
-        numbers = before[id(tensor)].clone() if before else tensor
-        is_learned = tensor.requires_grad and torch.is_grad_enabled()
-        apart[id(tensor)] = Apart.apply(tensor, numbers.detach(), is_own) if is_learned else numbers
-    for part in replica.modules():
-        for name, each in [*{**vars(part), **part._buffers}.items()]:
-            if id(each) in apart:
-                setattr(part, name, apart[id(each)])
-
-
-def cut_off(tensor: torch.Tensor) -> torch.Tensor:
-    return Apart.apply(tensor, tensor.detach(), False) if tensor.requires_grad else tensor
-
-
-class Apart(torch.autograd.Function):
-    """A tensor with numbers of its own. Backward goes on behind it on every rank, with gradients on the owner's.
-
-    Where there will be gradients of gradients, the others' are zeros, by which all ranks come to the same sums again.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor, numbers: torch.Tensor, is_own: bool) -> torch.Tensor:
-        ctx.is_own = is_own
-        return numbers
-
-    @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
-        others = gradient * 0 if torch.is_grad_enabled() else None
-        return gradient if ctx.is_own else others, None, None
-
-
 def scatter_on_ranks(inputs: Any, target_gpus: Any, dim: int = 0) -> Any:
     """torch.nn.parallel.scatter."""
     if isinstance(inputs, torch.Tensor):
@@ -625,12 +544,11 @@ def replicate_on_ranks(network: torch.nn.Module, devices: Any, detach: bool = Fa
     with torch.set_grad_enabled(torch.is_grad_enabled() and not detach):
         if Rank.before_forward:
             Rank.before_forward(network)
-        parameters = [*network.parameters()]
-        sums = GradientSums(network, parameters, wait=True)
-        copies = make_copies(parameters, sums, learned_beside(network))
-    replicas = [make_replica(network, copies, number) for number, _ in enumerate(devices)]
+        sums = GradientSums(ModuleState(network), wait=True)
+        copies = make_copies(sums, learned_beside(sums.state))
+    replicas = [make_replica(sums.state, copies, number) for number, _ in enumerate(devices)]
     for number, replica in enumerate(replicas):
-        replica.of_all_ranks = number, network, copies, sums
+        replica.of_all_ranks = number, copies, sums
         if number != dist.get_rank() and dist.get_world_size() > 1 and together():
             replica.forward = Refuse(number)
     return replicas
@@ -656,18 +574,6 @@ class Broadcasts:
 def in_use(tensors: "List[weakref.ref[torch.Tensor]]") -> List[torch.Tensor]:
     tensors[:] = [each for each in tensors if each() is not None]
     return [tensor for tensor in (each() for each in tensors) if tensor is not None]
-
-
-def apply_all_in_turns(modules: Any, place: int, has_rows: bool, given: Any) -> Any:
-    """What `apply_own` gives, when this rank has run all replicas."""
-    held: Dict[torch.Tensor, None] = {}
-    for _, network, copies, _ in (module.of_all_ranks for module in modules):
-        held.update(dict.fromkeys([*copies.values(), *network.buffers()]))
-    for module in modules:
-        vars(module).pop("forward", None)
-    outputs, drew = run_in_turns(modules, [*held], given)
-    refuse_hidden(outputs)
-    return outputs, None, drew, ""
 
 
 class Running:
@@ -703,6 +609,7 @@ def parallel_apply_on_ranks(
     kwargs_tup: Any = None,
     devices: Any = None,
     run_replicas: Any = apply_own,
+    may_write: bool = False,
 ) -> List[Any]:
     """torch.nn.parallel.parallel_apply: all ranks get all outputs."""
     inputs = [each if isinstance(each, (tuple, list)) else (each,) for each in inputs]
@@ -713,7 +620,7 @@ def parallel_apply_on_ranks(
     if max(numbers) >= dist.get_world_size():
         raise RuntimeError(f"{max(numbers) + 1} replicas need as many ranks")
     origins = [module.of_all_ranks[1:] for module in modules if hasattr(module, "of_all_ranks")]
-    networks = [*dict.fromkeys(network for network, *_ in origins)]
+    copies_of: Dict[GradientSums, Any] = {sums: copies for copies, sums in origins}
     has_rows, Running.numbers = dist.get_rank() in numbers, numbers
     place = numbers.index(dist.get_rank()) if has_rows else 0
     tensors = [
@@ -728,7 +635,7 @@ def parallel_apply_on_ranks(
         refuse_hidden((inputs[place], options[place]))
         return map_tensors(own, (inputs[place], options[place]))
 
-    parameters = [p for network in networks for p in network.parameters()]
+    parameters = [p for sums in copies_of for p in sums.state.parameters]
     first = [each for each in tensors_of((inputs[0], options[0])) if not each.is_inference()]
     versions, before = versions_of(parameters), versions_of(first)
     outputs, error, drew, text = run_replicas(modules, place, has_rows, given)
@@ -740,20 +647,14 @@ def parallel_apply_on_ranks(
         dist.all_gather_object(texts, text, Rank.host)
         print(*texts, sep="", end="")
     raise_on_all(error)
-    buffers = [b for network in networks for b in network.buffers()]
-    writes_weights = run_replicas is apply_all_in_turns or any(each[0] for each in effects)
-    written = parameters if writes_weights else []  # those of the first replica stay
-    share_written(written)
-    for _, copies, sums in origins:
-        follow_sizes(copies)
-        sums.written = written
-    statistics = [p for p in parameters if p.dim() == 1 and not p.requires_grad]  # as in OwnRows
-    in_place = first if effects[0][1] else []
-    share_tensors([*dict.fromkeys([*buffers, *statistics, *in_place, *in_use(Broadcasts.others)])])
-    for *_, sums in origins:
+    writes_weights = may_write or any(each[0] for each in effects)
+    for sums, copies in copies_of.items():
+        sums.state.written = sums.state.parameters if writes_weights else ()
+        sums.state.share(copies)
         sums.begin()
+    share_tensors([*(first if effects[0][1] else []), *in_use(Broadcasts.others)])
     ties = [
-        *(copy for _, copies, _ in origins for copy in copies.values()),
+        *(copy for copies in copies_of.values() for copy in copies.values()),
         *entered.values(),
         *in_use(Broadcasts.copies),
     ]

@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 221543c9): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 6c88d587): yours now, it needs torch alone."""
 
 import atexit
 import copyreg
@@ -13,6 +13,8 @@ import traceback
 import zlib
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
+from functools import partial
+from itertools import product
 from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 from weakref import WeakSet
 
@@ -26,6 +28,7 @@ class Rank:
     host: Any = None  # the group for what lies on the host: gloo's, beside NCCL's for what lies on GPUs
     make_whole: Any = None  # for what rank 0 does alone: outputs that lie in parts on all ranks
     before_forward: Any = None  # shares what is trained outside of the model
+    device_stream: Any = None  # random numbers of device r, from which replica r draws on rank r > 0
     is_alone = False  # while rank 0 does something that the others do not
     process = 0
 
@@ -75,21 +78,16 @@ def set_host_streams(states: List[Any]) -> None:
         sys.modules["numpy"].random.set_state(states[2])
 
 
-class ReplicaStream:
-    """The stream of device r, from which replica r draws on rank r > 0; it begins anew when all devices are seeded."""
+def begin_device_stream() -> None:
+    """Replicas draw from streams of their devices from now on; these begin anew when all devices are seeded."""
+    seed_all = torch.cuda.manual_seed_all
 
-    state: Any = None
+    def seed_and_begin(seed: int) -> None:  # torch.manual_seed calls it
+        seed_all(seed)
+        if torch.cuda.is_initialized():  # not in a forked worker
+            Rank.device_stream = torch.Generator("cuda").manual_seed(int(seed)).get_state()
 
-    @classmethod
-    def follow_seeds(cls) -> None:
-        seed_all = torch.cuda.manual_seed_all
-
-        def seed_and_begin(seed: int) -> None:  # torch.manual_seed calls it
-            seed_all(seed)
-            if torch.cuda.is_initialized():  # not in a forked worker
-                cls.state = torch.Generator("cuda").manual_seed(int(seed)).get_state()
-
-        cls.state, torch.cuda.manual_seed_all = torch.cuda.get_rng_state(), seed_and_begin
+    Rank.device_stream, torch.cuda.manual_seed_all = torch.cuda.get_rng_state(), seed_and_begin
 
 
 @contextmanager
@@ -105,7 +103,7 @@ def replica_draws(has_rows: bool, number: Optional[int] = None) -> Iterator[List
     script, on_device = host_streams(), torch.cuda.is_available()
     if on_device:
         script_on_device = torch.cuda.get_rng_state()
-        torch.cuda.set_rng_state(ReplicaStream.state if number else script_on_device)
+        torch.cuda.set_rng_state(Rank.device_stream if number else script_on_device)
     seed = int(torch.randint(2**62, (), device="cpu")) + number
     seed_host_streams(seed)
     first = draw_on_host()
@@ -120,7 +118,7 @@ def replica_draws(has_rows: bool, number: Optional[int] = None) -> Iterator[List
             drew += end.view(torch.int64).tolist()
             if number or dist.get_rank():
                 torch.cuda.set_rng_state(script_on_device)
-                ReplicaStream.state = end if has_rows else ReplicaStream.state
+                Rank.device_stream = end if has_rows else Rank.device_stream
 
 
 def go_on_behind(drew: List[int]) -> None:
@@ -178,7 +176,7 @@ def init_distributed() -> None:
         vars(sys).update(stdout=nowhere, stderr=nowhere, __stdout__=nowhere)
     set_host_streams(tell_all(host_streams()))
     if torch.cuda.is_available():  # without a seed, each device begins at one of its own
-        ReplicaStream.follow_seeds()
+        begin_device_stream()
         torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
     # libraries that ask whether there are ranks hear what they heard before: no
     variables = "RANK LOCAL_RANK GROUP_RANK WORLD_SIZE LOCAL_WORLD_SIZE TORCHELASTIC_RUN_ID"
@@ -238,53 +236,62 @@ def share_tensors(tensors: Sequence[torch.Tensor], owner: int = 0) -> None:
         dist._broadcast_coalesced(group, message, 2**28, owner)
 
 
-def share_written(parameters: Sequence[torch.Tensor]) -> None:
-    """Parameters that a forward has written into become rank 0's. Elsewhere, autograd may have saved what they were."""
-    for parameter in parameters if dist.get_rank() else ():
-        parameter.data = parameter.data.clone()
-    share_tensors(parameters)
+class ModuleState:
+    """What a module holds, looked up once for a forward."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self.parts: List[Any] = [*module.modules()]
+        parameters = (p for part in self.parts for p in part._parameters.values() if p is not None)
+        self.parameters = [*dict.fromkeys(parameters)]
+        self.written: Sequence[torch.Tensor] = ()  # parameters, if a forward has written into some
+
+    def buffers(self) -> List[torch.Tensor]:
+        return [each for part in self.parts for each in part._buffers.values() if each is not None]
+
+    def copy_buffers(self) -> Dict[Any, torch.Tensor]:
+        """What a replica has for buffers that autograd may save: copies on ranks > 0, whose own become rank 0's.
+
+        Of batch norm's, which are many, it saves none.
+        """
+        of_batch_norm = torch.nn.BatchNorm2d.forward
+        parts = (part for part in self.parts if getattr(type(part), "forward", None) is not of_batch_norm)
+        buffers = [each for part in parts for each in part._buffers.values() if each is not None]
+        saved = [each for each in buffers if torch.is_grad_enabled() and not each.requires_grad]
+        return {each: each.clone() if dist.get_rank() else each for each in saved}
+
+    def share(self, copies: Mapping[Any, torch.Tensor], beside: Sequence[torch.Tensor] = ()) -> None:
+        """Behind a forward, or what backward runs of it: what rank 0's replica has written is everybody's."""
+        for parameter in self.written if dist.get_rank() else ():  # autograd may have saved what they were
+            parameter.data = parameter.data.clone()
+        for each, copy in copies.items():  # buffers of observers are empty until the first batch
+            if each.shape != copy.shape:
+                each.data = torch.empty_like(copy)
+        # batch norm writes into running statistics that are parameters, and their version stays
+        statistics = [p for p in self.parameters if p.dim() == 1 and not p.requires_grad]
+        share_tensors([*(self.written or statistics), *self.buffers(), *beside])
 
 
-def learned_beside(module: torch.nn.Module) -> List[torch.Tensor]:
+def learned_beside(state: ModuleState) -> List[torch.Tensor]:
     """What a module has beside parameters that wants a gradient: plain attributes (DARTS keeps its alphas so), buffers.
 
     Not what a hook computes anew before each forward, as weight_norm does.
     """
     return [
         each
-        for part in (module.modules() if torch.is_grad_enabled() else ())
+        for part in (state.parts if torch.is_grad_enabled() else ())
         for each in (*part._buffers.values(), *vars(part).values())
         if type(each) is torch.Tensor and each.requires_grad
         if each.is_leaf or not part._forward_pre_hooks
     ]
 
 
-def buffers_of_replica(module: torch.nn.Module) -> Dict[Any, torch.Tensor]:
-    """What a replica has for buffers that autograd may save: copies on ranks > 0, whose own become rank 0's.
-
-    Of batch norm's, which are many, it saves none.
-    """
-    of_batch_norm = torch.nn.BatchNorm2d.forward
-    parts = (part for part in module.modules() if getattr(type(part), "forward", None) is not of_batch_norm)
-    buffers = [each for part in parts for each in part._buffers.values() if each is not None]
-    saved = [each for each in buffers if torch.is_grad_enabled() and not each.requires_grad]
-    return {each: each.clone() if dist.get_rank() else each for each in saved}
-
-
-def follow_sizes(copies: Mapping[Any, torch.Tensor]) -> None:
-    """Buffers get the sizes that a forward gave their copies: observers' are empty until the first batch."""
-    for each, copy in copies.items():
-        if each.shape != copy.shape:
-            each.data = torch.empty_like(copy)
-
-
-def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor], number: Any = None) -> Any:
+def make_replica(state: ModuleState, copies: Mapping[Any, torch.Tensor], number: Any = None) -> Any:
     """A copy of a module with copies in place of what it learns; what forward assigns to it is gone with it.
 
     Buffers without a copy are the module's own: rank 0's replica changes them, as replica 0 of DataParallel does.
     Copies are plain tensors; but without gradients, the first replica (by number, else by rank) has the parameters.
     """
-    replicas: Dict[Any, Any] = {part: copy_part(part) for part in module.modules()}
+    replicas: Dict[Any, Any] = {part: copy_part(part) for part in state.parts}
     is_first = not (dist.get_rank() if number is None else number)
     has_parameters = is_first and all(copy is each for each, copy in copies.items())
     has_others = any(type(each) is torch.Tensor for each in copies)
@@ -304,7 +311,7 @@ def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor], nu
             held.update({name: copies[each] for name, each in tensors.items() if each in copies})
         (replica._parameters if has_parameters else vars(replica)).update(own)
         vars(replica).update(_former_parameters=own)
-    return replicas[module]
+    return replicas[state.parts[0]]
 
 
 def copy_part(part: Any) -> Any:
@@ -342,24 +349,23 @@ def run_alone(module: torch.nn.Module, inputs: Any, kwargs: Any) -> Any:
 class GradientSums:
     """The parameters of one forward on their way into a replica, and their gradients on the way back, summed."""
 
-    def __init__(self, module: torch.nn.Module, parameters: Sequence[torch.Tensor], wait: bool) -> None:
-        trained = [parameter for parameter in parameters if parameter.requires_grad]
-        sparse = {part.weight for part in module.modules() if vars(part).get("sparse") is True}
+    def __init__(self, state: ModuleState, wait: bool) -> None:
+        trained = [parameter for parameter in state.parameters if parameter.requires_grad]
+        sparse = {part.weight for part in state.parts if vars(part).get("sparse") is True}
         self.dense = [parameter for parameter in trained if parameter not in sparse]
         self.tables = [parameter for parameter in trained if parameter in sparse]
-        self.module, self.wait, self.buffers = module, wait, [*module.buffers()]
-        self.written: Sequence[torch.Tensor] = ()  # parameters, if the forward may have written into some
+        self.state, self.wait = state, wait
         self.begin()
 
     def begin(self) -> None:
         """Behind a forward, or a backward: another backward may follow."""
-        self.versions = [buffer._version for buffer in self.buffers]
+        self.versions = [buffer._version for buffer in self.state.buffers()]
 
     def copies(self) -> Dict[torch.Tensor, torch.Tensor]:
         """What stands for each trained parameter, and for buffers, in the replica of this rank."""
         parameters = [*self.dense, *self.tables]
         copies = CopyToRanks.apply(self, *parameters) if parameters else ()
-        buffers = buffers_of_replica(self.module)
+        buffers = self.state.copy_buffers()
         self.saves_buffers = bool(buffers)
         return {**buffers, **dict(zip(parameters, copies))}
 
@@ -368,9 +374,9 @@ class GradientSums:
         sums = [*self.sum_dense(gradients[: len(self.dense)])]
         sums += map(sum_sparse, gradients[len(self.dense) :], self.tables)
         # a checkpoint may have run its part of the forward again; in turns, rank 0 alone writes into what is its own
-        share_written(self.written)
-        if self.written or self.saves_buffers or self.versions != [each._version for each in self.buffers]:
-            share_tensors(self.buffers)
+        versions = [buffer._version for buffer in self.state.buffers()]
+        if self.state.written or self.saves_buffers or self.versions != versions:
+            self.state.share({})
         self.begin()
         return sums
 
@@ -440,15 +446,13 @@ class OwnRows:
     A rank that has none computes two of others', and keeps nothing of them.
     """
 
-    def __init__(self, module: torch.nn.Module, has_any: bool, replicas: int, dim: int = 0) -> None:
-        self.module, self.parameters = module, [*module.parameters()]
-        self.device = self.parameters[0].device if self.parameters else None
-        self.versions = [parameter._version for parameter in self.parameters]
+    def __init__(self, state: ModuleState, has_any: bool, replicas: int, dim: int = 0) -> None:
+        self.state, self.versions = state, [parameter._version for parameter in state.parameters]
+        self.device = state.parameters[0].device if state.parameters else None
         self.replicas, self.dim = min(replicas, dist.get_world_size()), dim
         self.has_any = has_any and dist.get_rank() < replicas or dist.get_rank() == 0
         self.in_place: List[Any] = []  # first rows of which DataParallel makes no copy, with their versions
         self.outputs: List[torch.Tensor] = []  # of this rank
-        self.written: Sequence[torch.Tensor] = ()  # parameters, if the forward has written into some
         self.writes_data = False  # of which no version tells
 
     def take(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -462,34 +466,28 @@ class OwnRows:
             self.in_place.append((chunks[0], chunks[0]._version))
         return own
 
-    def settle(self, tree: Any, drew: List[int], ties: Sequence[torch.Tensor]) -> Any:
-        """What the first replica drew and wrote is everybody's now. Gives the ranks' numbers of rows of each output.
+    def settle(
+        self, tree: Any, drew: List[int], copies: Mapping[Any, Any], way_back: Callable[[Any], List[bool]]
+    ) -> Tuple[Any, Any]:
+        """What the first replica drew and wrote is everybody's now.
 
-        An output wants a gradient if one replica's does: then all ranks' backward goes to the ties.
+        Gives the ranks' numbers of rows of each output, and what `way_back` says of each on the ranks.
         """
         shapes = map_tensors(self.keep, tree, object)  # of a dict: for which keys, in which order
         form = zlib.crc32(repr(shapes).encode())
         counts = [output.shape[self.dim] for output in self.outputs]
-        wants = [output.requires_grad for output in self.outputs]
-        wrote = self.writes_data or self.versions != [each._version for each in self.parameters]
+        ways = [way for output in self.outputs for way in way_back(output)]
+        wrote = self.writes_data or self.versions != [each._version for each in self.state.parameters]
         wrote_rows = any(first._version != version for first, version in self.in_place)
-        numbers = exchange_numbers([form, wrote_rows, wrote, *drew, *wants, *counts])
+        numbers = exchange_numbers([form, wrote_rows, wrote, *drew, *counts, *ways])
         if any(each[0] != form for each in numbers):
             reason = "outputs of other shapes are not gathered (pad_packed_sequence: total_length)"
             raise RuntimeError(f"{reason}, nor dicts in another order")
         go_on_behind(numbers[0][3 : 3 + len(drew)])
-        self.written = self.parameters if any(each[2] for each in numbers) else ()
-        share_written(self.written)
-        first_rows = [first for first, _ in self.in_place if numbers[0][1]]
-        # batch norm writes into running statistics that are parameters, and their version stays
-        statistics = [p for p in self.parameters if p.dim() == 1 and not p.requires_grad]
-        share_tensors([*self.module.buffers(), *first_rows, *statistics])
-        by_output = [*zip(*numbers)][3 + len(drew) :]
-        for place, has_way_back in enumerate(map(any, by_output[: len(wants)])):
-            if has_way_back and not wants[place]:
-                nothing = [tie.reshape(-1)[:0].abs().sum() for tie in ties if tie.requires_grad]
-                self.outputs[place] = self.outputs[place] + sum(nothing)
-        return by_output[len(wants) :]
+        self.state.written = self.state.parameters if any(each[2] for each in numbers) else ()
+        self.state.share(copies, [first for first, _ in self.in_place if numbers[0][1]])
+        of_ranks = [*zip(*numbers)][3 + len(drew) :]
+        return of_ranks[: len(counts)], of_ranks[len(counts) :]
 
     def keep(self, output: Any) -> Any:
         """Keep this rank's rows of an output. DataParallel cannot gather numbers, arrays and most objects."""
@@ -500,30 +498,6 @@ class OwnRows:
         if output is not None and not isinstance(output, str):
             raise TypeError(f"outputs are gathered as tensors; a forward gives a {type(output).__name__}")
         return type(output).__name__
-
-
-def tie_to_all(outputs: List[torch.Tensor], entered: Sequence[torch.Tensor]) -> None:
-    """An output leads to what wants a gradient and is no parameter on all ranks if on one: all take part in its sum."""
-    if not entered:
-        return
-    own = [each.grad_fn in graph for graph in map(graph_of, outputs) for each in entered]
-    of_all = [*map(any, zip(*exchange_numbers([*own])))]
-    for number, (is_own, is_any) in enumerate(zip(own, of_all)):
-        if is_any and not is_own:
-            place, tie = number // len(entered), entered[number % len(entered)]
-            outputs[place] = outputs[place] + tie.reshape(-1)[:0].sum()
-
-
-def graph_of(output: torch.Tensor) -> Set[Any]:
-    """The nodes of autograd that a backward from an output comes to."""
-    nodes: Set[Any] = set()
-    ahead: List[Any] = [output.grad_fn]
-    while ahead:
-        node = ahead.pop()
-        if node is not None and node not in nodes:
-            nodes.add(node)
-            ahead += [each for each, _ in node.next_functions]
-    return nodes
 
 
 def gather_rows(rows: torch.Tensor, counts: Sequence[int], dim: int = 0) -> torch.Tensor:
@@ -593,9 +567,42 @@ def run_own_replica(
 ) -> Tuple[Any, List[int]]:
     """What this rank's replica gives for its rows of a batch, and what it draws."""
     inputs, kwargs = map_tensors(rows.take, batch)
-    replica = make_replica(wrapper.module, copies)
+    replica = make_replica(rows.state, copies)
     with replica_draws(rows.has_any) as drew, without_hooks():
         return wrapper.run_replica(replica, rows.has_any, inputs, kwargs), drew
+
+
+def compute_own_rows(wrapper: Any, /, *inputs: Any, **kwargs: Any) -> Any:
+    """The outputs of the whole batch, of which this rank computes its chunk."""
+    if dist.get_world_size() == 1 or len(wrapper.device_ids) < 2 or not together():
+        return run_alone(wrapper.module, inputs, kwargs)
+    state = ModuleState(wrapper.module)
+    rows = OwnRows(state, bool(inputs or kwargs), len(wrapper.device_ids), wrapper.dim)
+    entered: List[torch.Tensor] = []
+    if Rank.before_forward:
+        Rank.before_forward(wrapper.module)
+
+    def enter(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.requires_grad and torch.is_grad_enabled():
+            (tensor,) = CopyToRanks.apply(None, tensor)
+            entered.append(tensor)
+        return tensor
+
+    batch = map_tensors(enter, (inputs, kwargs))
+    learned = learned_beside(state)
+    sums = wrapper.sums(state, wait=bool(learned or entered))
+    copies = make_copies(sums, learned)
+    tree, drew = wrapper.run_replicas(rows, copies, batch)
+    trained = [copies[p] for p in (*sums.dense, *sums.tables)]
+    alone = [[each] for each in (*entered, *(copies[each] for each in learned))]
+    ties = [trained, *alone] if trained else alone
+    counts, ways = rows.settle(tree, drew, copies, partial(comes_to, ties))
+    sums.begin()
+    for (place, (tie, *_)), of_ranks in zip(product(range(len(counts)), ties), ways):
+        if any(of_ranks) and not of_ranks[dist.get_rank()]:  # then backward comes there on all ranks
+            rows.outputs[place] = rows.outputs[place] + tie.reshape(-1)[:0].abs().sum()
+    whole = map(wrapper.join_rows, rows.outputs, counts, [wrapper.dim] * len(counts))
+    return map_tensors(lambda output: next(whole), tree)
 
 
 class WholeBatch(AnyDataParallel):
@@ -609,57 +616,38 @@ class WholeBatch(AnyDataParallel):
     sums: Any = GradientSums
     join_rows: Any = JoinRows.apply
     run_replicas: Any = run_own_replica
-
-    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        if dist.get_world_size() == 1 or len(self.device_ids) < 2 or not together():
-            return run_alone(self.module, inputs, kwargs)
-        return compute_own_rows(self, inputs, kwargs)
+    forward: Any = compute_own_rows
 
     def run_replica(self, replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
         return replica(*inputs, **kwargs)
 
 
-def compute_own_rows(wrapper: Any, inputs: Any, kwargs: Any) -> Any:
-    """The outputs of the whole batch, of which this rank computes its chunk, as a WholeBatch says how."""
-    module, dim = wrapper.module, wrapper.dim
-    rows = OwnRows(module, bool(inputs or kwargs), len(wrapper.device_ids), dim)
-    learned = learned_beside(module)
-    entered: List[torch.Tensor] = []
-    if Rank.before_forward:
-        Rank.before_forward(module)
-
-    def enter(tensor: torch.Tensor) -> torch.Tensor:
-        if tensor.requires_grad and torch.is_grad_enabled():
-            (tensor,) = CopyToRanks.apply(None, tensor)
-            entered.append(tensor)
-        return tensor
-
-    batch = map_tensors(enter, (inputs, kwargs))
-    sums = wrapper.sums(module, rows.parameters, wait=bool(learned or entered))
-    copies = make_copies(rows.parameters, sums, learned)
-    tree, drew = wrapper.run_replicas(rows, copies, batch)
-    follow_sizes(copies)
-    counts = rows.settle(tree, drew, [*copies.values(), *entered])
-    tie_to_all(rows.outputs, [*entered, *(copies[each] for each in learned)])
-    sums.written = rows.written
-    sums.begin()
-    whole = map(wrapper.join_rows, rows.outputs, counts, [dim] * len(counts))
-    return map_tensors(lambda output: next(whole), tree)
-
-
-def make_copies(
-    parameters: Sequence[torch.Tensor], sums: GradientSums, learned: Sequence[torch.Tensor]
-) -> Dict[Any, torch.Tensor]:
+def make_copies(sums: GradientSums, learned: Sequence[torch.Tensor]) -> Dict[Any, torch.Tensor]:
     """What stands for parameters, and what else is learned, in the replica of this rank.
 
     Themselves where there are no gradients, as in replica 0 of DataParallel: what is assigned to their .data stays.
     """
+    parameters = sums.state.parameters
     if not torch.is_grad_enabled():
         return {p: p for p in parameters}
     copies: Dict[Any, torch.Tensor] = sums.copies()
     copies.update({p: p.view_as(p) for p in parameters if p not in copies})
     copies.update({each: CopyToRanks.apply(None, each)[0] for each in learned if each not in copies})
     return copies
+
+
+def comes_to(ties: Sequence[Sequence[torch.Tensor]], output: torch.Tensor) -> List[bool]:
+    """To which ties, each of tensors that autograd has from one place, a backward from an output comes."""
+    if len(ties) < 2:
+        return [output.requires_grad for _ in ties]
+    nodes: Set[Any] = set()
+    ahead: List[Any] = [output.grad_fn]
+    while ahead:
+        node = ahead.pop()
+        if node is not None and node not in nodes:
+            nodes.add(node)
+            ahead += [each for each, _ in node.next_functions]
+    return [any(each.grad_fn in nodes for each in tie) for tie in ties]
 
 
 class OverlappingSums(GradientSums):
@@ -671,8 +659,8 @@ class OverlappingSums(GradientSums):
 
     in_graphs: "WeakSet[OverlappingSums]" = WeakSet()
 
-    def __init__(self, module: torch.nn.Module, parameters: Sequence[torch.Tensor], wait: bool) -> None:
-        super().__init__(module, parameters, wait)
+    def __init__(self, state: ModuleState, wait: bool) -> None:
+        super().__init__(state, wait)
         last_first = self.dense[::-1]  # the last parameters are the first to have gradients
         assign: Any = dist._compute_bucket_assignment_by_size  # type: ignore[attr-defined]
         places = assign(last_first, [2**20, 25 * 2**20])[0] if last_first else []

@@ -73,3 +73,8 @@ def test_nothing_in_the_templates_is_left_behind() -> None:
 
     assert len(statements) > 100
     assert [ast.unparse(each) for each in statements if not isinstance(each, definitions)] == []
+
+
+def test_replicas_by_hand_bring_nothing_of_turns_where_none_are_taken() -> None:
+    assert "run_in_turns" not in Library().lift(["parallel_apply_on_ranks"]).global_names
+    assert "run_in_turns" in Library().lift(["parallel_apply_in_turns"]).global_names

@@ -11,7 +11,7 @@ import pytest
 import torch
 from dp2ddp.templates.broadcast import Rank
 from dp2ddp.templates.overlapping import OverlappingSums
-from dp2ddp.templates.replicas import copy_part, share_tensors
+from dp2ddp.templates.replicas import ModuleState, copy_part, share_tensors
 from dp2ddp.templates.sums import GradientSums
 
 from dp2ddp.runtime.process.server import Server
@@ -176,7 +176,7 @@ def test_a_module_is_copied_as_torch_copies_it_for_a_replica(module: Any) -> Non
 def test_one_node_hands_gradients_to_parameters_in_the_modules_order(kind: Any) -> None:
     """As the node of DataParallel's Broadcast does: hooks on parameters run in that order."""
     module = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Linear(3, 2))
-    node = kind(module, [*module.parameters()], wait=False).copies()[module[0].weight].grad_fn
+    node = kind(ModuleState(module), wait=False).copies()[module[0].weight].grad_fn
     while node.name() != "CopyToRanksBackward":
         node = node.next_functions[0][0]
     handed_to = [id(each.variable) for each, _ in node.next_functions if each is not None]

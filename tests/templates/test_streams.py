@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from dp2ddp.templates.streams import ReplicaStream, seed_all_devices
+from dp2ddp.templates.broadcast import Rank
+from dp2ddp.templates.streams import begin_device_stream, seed_all_devices
 
 
 def test_a_forked_worker_that_seeds_asks_no_device(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -15,10 +16,10 @@ def test_a_forked_worker_that_seeds_asks_no_device(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(torch.cuda, "get_rng_state", states.pop)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
-    monkeypatch.setattr(ReplicaStream, "state", None)
-    ReplicaStream.follow_seeds()
+    monkeypatch.setattr(Rank, "device_stream", None)
+    begin_device_stream()
     with torch.random.fork_rng([]):
         torch.manual_seed(3)
     seed_all_devices(4)
     assert seeds == [3, 4]
-    assert torch.equal(ReplicaStream.state, torch.zeros(1))
+    assert torch.equal(Rank.device_stream, torch.zeros(1))
