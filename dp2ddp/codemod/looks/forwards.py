@@ -140,7 +140,8 @@ class Forwards:
         is_of_library = bool(dotted) and not self.program.is_local(dotted)
         if functions or is_of_library or isinstance(node, ast.Name):
             return functions  # type: ignore[return-value]  # `there` is a file
-        return [*self.methods.get(node.attr, [])]
+        is_read = isinstance(node.ctx, ast.Load)
+        return [each for each in self.methods.get(node.attr, ()) if not (is_read and _is_setter(each[1]))]
 
     def looked_up(self, module: Module, node: ast.AST) -> list[tuple[Module, Function]]:
         """The methods that a text may name: of `self`, those of its class and its kin; of others, by their names alone.
@@ -437,6 +438,11 @@ class Forwards:
 
 def _kind(module: Module, method: Function) -> ast.ClassDef:
     return module.parents[method]  # type: ignore[return-value]  # of a method
+
+
+def _is_setter(function: ast.FunctionDef) -> bool:
+    """`@size.setter`, which reading does not call."""
+    return any(getattr(each, "attr", "") in ("setter", "deleter") for each in function.decorator_list)
 
 
 def _looked_up(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
