@@ -24,6 +24,7 @@ from dp2ddp.codemod.model.nodes import (
     functions_of,
     inside,
     is_static,
+    looked_up,
     places,
 )
 from dp2ddp.codemod.model.program import Program
@@ -148,7 +149,7 @@ class Forwards:
 
         Where a text says nothing, those of all layers.
         """
-        owner, key = _looked_up(node) or (None, None)
+        owner, key = looked_up(node) or (None, None)
         if owner is None or key is None or (name := module.name(owner)) and not self.program.is_local(name):
             return []
         own = module.enclosing(owner, ast.ClassDef) if ast.unparse(owner) in SELF else None
@@ -443,18 +444,6 @@ def _kind(module: Module, method: Function) -> ast.ClassDef:
 def _is_setter(function: ast.FunctionDef) -> bool:
     """`@size.setter`, which reading does not call."""
     return any(getattr(each, "attr", "") in ("setter", "deleter") for each in function.decorator_list)
-
-
-def _looked_up(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
-    """Owner and text of a method that is looked up: `getattr(self, f"run{n}")`, `Net.__dict__[name]`."""
-    match node:
-        case (
-            ast.Call(func=ast.Name(id="getattr"), args=[owner, key, *_])
-            | ast.Subscript(value=ast.Attribute(value=owner, attr="__dict__"), slice=key)
-            | ast.Subscript(value=ast.Call(func=ast.Name(id="vars"), args=[owner]), slice=key)
-        ):
-            return owner, key
-    return None
 
 
 def _hooked(module: Module, registers: re.Pattern[str]) -> Iterator[Part]:
