@@ -123,7 +123,7 @@ def _is_held(module: Module, model: ast.expr, names: Set[str], seen: Set[ast.AST
     if ast.unparse(model) == "self" and not seen:
         return True  # of a class of models
     seen = seen | {model}
-    given = [*_given(module, model)]
+    given = [each for each in _given(module, model) if each[1] not in seen]  # not what leads back to itself
     match model:
         case ast.Name():
             is_given = {each.how for each in module.bindings(model)} == {Binds.PARAMETER}
@@ -135,7 +135,7 @@ def _is_held(module: Module, model: ast.expr, names: Set[str], seen: Set[ast.AST
             is_given, is_by_name = True, False
     if is_by_name and not (given and is_given):
         return True
-    return bool(given) and all(each[1] in seen or _is_held(*each, names, seen) for each in given)
+    return bool(given) and all(_is_held(*each, names, seen) for each in given)
 
 
 def _given(module: Module, node: ast.expr) -> Iterable[Source]:
