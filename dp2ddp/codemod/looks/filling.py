@@ -97,7 +97,8 @@ class Filling:
         made, function = binding.node, module.function_around(binding.node) if binding.node else None
         is_tensor = isinstance(made, ast.Call) and (module.name(made.func) or "").startswith("torch.")
         is_of_forward = function in self.forwards.running and function not in self.forwards.building
-        return is_constant(module, made) or is_tensor and is_of_forward
+        is_new = is_tensor and is_of_forward and not self.sharing.level(module, made)
+        return is_new or is_constant(module, made)
 
     def _is_sum(self, node: ast.AST) -> bool:
         """`add` of `torch.div(x, x.add(1))`, of a tensor: a set's gives None, with which nobody computes."""
