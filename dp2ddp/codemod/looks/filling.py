@@ -19,9 +19,11 @@ from dp2ddp.codemod.knowledge.reading_methods import (
     READING,
 )
 from dp2ddp.codemod.looks.forwards import Forwards, Part, forwards_of
+from dp2ddp.codemod.looks.sharing import is_constant
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import BUILDING, FUNCTIONS, inside, is_static, places, values_of
 from dp2ddp.codemod.model.program import Program
+from dp2ddp.codemod.model.scopes import Binding
 
 HARMLESS = (None, Does.WRAP, Does.DRAW, Does.COUNT_DEVICES, Does.MAKE_DEVICE, Does.SET_DEVICE, Does.CLOCK)
 TABLES = (ast.Dict, ast.List, ast.Tuple, ast.Call, ast.Lambda)
@@ -86,7 +88,17 @@ class Filling:
 
     def _may_be_container(self, attr: str) -> bool:
         """`self.seen += [x]` extends the list that all replicas have; `self.count += 1` is lost with the replica."""
-        return not self.sharing.is_copied(attr) and not self.sharing.is_constant(attr)
+        given = self.module.program.attributes.get(attr, ())
+        is_own = bool(given) and all(map(self._is_made_in_forward, *zip(*given, strict=True)))
+        return not (is_own or self.sharing.is_copied(attr) or self.sharing.is_constant(attr))
+
+    def _is_made_in_forward(self, module: Module, binding: Binding) -> bool:
+        """A tensor that a replica makes for itself: `self.total = torch.zeros(3)`, `None` before."""
+        made, function = binding.node, module.function_around(binding.node) if binding.node else None
+        is_tensor = isinstance(made, ast.Call) and (module.name(made.func) or "").startswith("torch.")
+        is_of_forward = function in self.forwards.running and function not in self.forwards.building
+        is_new = is_tensor and is_of_forward and not self.sharing.level(module, made)
+        return is_new or is_constant(module, made)
 
     def _is_sum(self, node: ast.AST) -> bool:
         """`add` of `torch.div(x, x.add(1))`, of a tensor: a set's gives None, with which nobody computes."""

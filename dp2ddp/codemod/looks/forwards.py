@@ -25,6 +25,7 @@ from dp2ddp.codemod.model.nodes import (
     functions_of,
     inside,
     is_static,
+    looked_up,
     places,
 )
 from dp2ddp.codemod.model.program import Program
@@ -142,14 +143,15 @@ class Forwards:
         is_of_library = bool(dotted) and not self.program.is_local(dotted)
         if functions or is_of_library or isinstance(node, ast.Name):
             return functions  # type: ignore[return-value]  # `there` is a file
-        return [*self.methods.get(node.attr, [])]
+        is_read = isinstance(node.ctx, ast.Load)
+        return [each for each in self.methods.get(node.attr, ()) if not (is_read and _is_setter(each[1]))]
 
     def looked_up(self, module: Module, node: ast.AST) -> list[tuple[Module, Function]]:
         """The methods that a text may name: of `self`, those of its class and its kin; of others, by their names alone.
 
         Where a text says nothing, those of all layers. What is looked up in a file or a library is no method.
         """
-        owner, key = _looked_up(node) or (None, None)
+        owner, key = looked_up(node) or (None, None)
         if owner is None or key is None or self._is_file(module, owner):
             return []
         own = module.enclosing(owner, ast.ClassDef) if ast.unparse(owner) in SELF else None
@@ -447,16 +449,9 @@ def _kind(module: Module, method: Function) -> ast.ClassDef:
     return module.parents[method]  # type: ignore[return-value]  # of a method
 
 
-def _looked_up(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
-    """Owner and text of a method that is looked up: `getattr(self, f"run{n}")`, `Net.__dict__[name]`."""
-    match node:
-        case (
-            ast.Call(func=ast.Name(id="getattr"), args=[owner, key, *_])
-            | ast.Subscript(value=ast.Attribute(value=owner, attr="__dict__"), slice=key)
-            | ast.Subscript(value=ast.Call(func=ast.Name(id="vars"), args=[owner]), slice=key)
-        ):
-            return owner, key
-    return None
+def _is_setter(function: ast.FunctionDef) -> bool:
+    """`@size.setter`, which reading does not call."""
+    return any(getattr(each, "attr", "") in ("setter", "deleter") for each in function.decorator_list)
 
 
 def _source_name(made: Source) -> str | None:

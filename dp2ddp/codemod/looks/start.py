@@ -66,17 +66,16 @@ def _first_of_command(entry: Module) -> ast.stmt | None:
     )
     for function in functions:
         body = function.body[is_text(function.body[0]) :]
-        return Quiet(entry).first_loud(entry, body) or function.body[-1]
+        return _first_loud(entry, body) or function.body[-1]
     return None
 
 
 def first_act(entry: Module) -> ast.stmt | None:
     """The first statement of a script that does more than define: prints, draws, writes, asks for devices."""
-    quiet = Quiet(entry)
-    act = quiet.first_loud(entry, entry.tree.body)
+    act = _first_loud(entry, entry.tree.body)
     if act is not None and is_main_guard(act):
         body = act.body  # type: ignore[attr-defined]  # an `if` has one
-        act = quiet.first_loud(entry, body) or body[0]
+        act = _first_loud(entry, body) or body[0]
     return act
 
 
@@ -178,64 +177,50 @@ def _is_act(call: Call) -> bool:
 # --- what only defines: every rank may run it by itself, before the ranks join
 
 
-class Quiet:
-    """Statements that may run on every rank by itself; an import runs the module."""
+def _first_loud(entry: Module, body: Iterable[ast.stmt]) -> ast.stmt | None:
+    """The first statement that does more; an import runs the module."""
+    seen = {entry}
+    return next((each for each in body if not _is_quiet(entry, each, seen)), None)
 
-    def __init__(self, entry: Module) -> None:
-        self.entry, self.seen = entry, {entry}
-        self.pending: list[tuple[Module, ast.stmt]] = []  # of modules that import each other by the hundred
 
-    def first_loud(self, module: Module, body: Iterable[ast.stmt]) -> ast.stmt | None:
-        return next((each for each in body if not self._is_quiet_throughout(module, each)), None)
-
-    def _is_quiet_throughout(self, module: Module, statement: ast.stmt) -> bool:
-        """Whether a statement is quiet, and whatever it imports."""
-        self.pending = [(module, statement)]
-        while self.pending:
-            if not self.is_quiet(*self.pending.pop()):
+def _is_quiet(entry: Module, statement: ast.stmt, seen: set[Module]) -> bool:
+    """Whether a statement of the script is quiet, and whatever it imports that was not seen before."""
+    pending: list[tuple[Module, ast.AST]] = [(entry, statement)]
+    while pending:  # not recursive: modules import each other by the hundred
+        module, node = pending.pop()
+        parts: Iterable[ast.AST] = ast.iter_child_nodes(node)
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                usual = defaults(node).values()
+                if any(does_something(call.name) for value in usual for call in module.calls_in(value)):
+                    return False
+                parts = node.decorator_list
+            case ast.ClassDef(body=body):
+                parts = body
+            case ast.Import() | ast.ImportFrom():
+                others = dict.fromkeys(each for each in _imported(module, node) if each not in seen)
+                seen |= others.keys()
+                pending += ((other, each) for other in others for each in other.tree.body)
+            case ast.Lambda():  # runs when it is called
+                parts = ()
+            case ast.If() if is_main_guard(node):
+                if module is entry:
+                    return False
+                parts = ()
+            case ast.Constant(value=value) if value in LAUNCHER:
                 return False
-        return True
+            case ast.Call() if not _is_quiet_call(module, node):
+                return False
+            case ast.stmt() if not isinstance(node, QUIET):
+                return False
+        pending += ((module, each) for each in parts)
+    return True
 
-    def is_quiet(self, module: Module, statement: ast.stmt) -> bool:
-        pending: list[ast.AST] = [statement]
-        while pending:
-            match node := pending.pop():
-                case ast.FunctionDef() | ast.AsyncFunctionDef():
-                    usual = defaults(node).values()
-                    if any(does_something(call.name) for value in usual for call in module.calls_in(value)):
-                        return False
-                    pending += node.decorator_list
-                case ast.ClassDef(body=body):
-                    pending += body
-                case ast.Import() | ast.ImportFrom():
-                    for name in _imported(module, node):
-                        self._follow(module, name)
-                case ast.If() if is_main_guard(node) and module is not self.entry:
-                    continue
-                case ast.Lambda():  # runs when it is called
-                    continue
-                case ast.Constant(value=value) if value in LAUNCHER:
-                    return False
-                case ast.Call() if not self._is_quiet_call(module, node):
-                    return False
-                case ast.stmt() if not isinstance(node, QUIET) or is_main_guard(node):
-                    return False
-                case _:
-                    pending += ast.iter_child_nodes(node)
-        return True
 
-    def _is_quiet_call(self, module: Module, call: ast.Call) -> bool:
-        name, method = module.name(call.func), Call(call, None).method
-        is_known = name.startswith(QUIET_HOMES) if name else method in QUIET_METHODS
-        return is_known and not does_something(name)
-
-    def _follow(self, importer: Module, name: str) -> None:
-        parts = name.split(".")
-        for count in range(1, len(parts) + 1):
-            module = importer.program.by_name.get(".".join(parts[:count]))
-            if module is not None and module not in self.seen:
-                self.seen.add(module)
-                self.pending += [(module, each) for each in module.tree.body]
+def _is_quiet_call(module: Module, call: ast.Call) -> bool:
+    name, method = module.name(call.func), Call(call, None).method
+    is_known = name.startswith(QUIET_HOMES) if name else method in QUIET_METHODS
+    return is_known and not does_something(name)
 
 
 def does_something(name: str | None) -> bool:
@@ -243,10 +228,10 @@ def does_something(name: str | None) -> bool:
     return name in LOUD or what_is(name) is not None and does(name) is not Does.MAKE_DEVICE
 
 
-def _imported(module: Module, node: ast.Import | ast.ImportFrom) -> Iterator[str]:
-    if isinstance(node, ast.Import):
-        yield from (alias.name for alias in node.names)
-    else:
-        home = module.home_of(node)
-        yield home
-        yield from (f"{home}.{alias.name}" for alias in node.names)
+def _imported(module: Module, node: ast.Import | ast.ImportFrom) -> Iterator[Module]:
+    """The files that an import runs: those of packages, too."""
+    home = f"{module.home_of(node)}." if isinstance(node, ast.ImportFrom) else ""
+    for alias in node.names:
+        parts = f"{home}{alias.name}".split(".")
+        names = (".".join(parts[:count]) for count in range(1, len(parts) + 1))
+        yield from (module.program.by_name[name] for name in names if name in module.program.by_name)

@@ -1,7 +1,7 @@
 """What models are called that are wrapped, and what a program trains beside them, or copies whole."""
 
 import ast
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Set
 from functools import lru_cache
 
 from dp2ddp.codemod.knowledge.functions import Does, does
@@ -11,7 +11,7 @@ from dp2ddp.codemod.looks.uses import loads
 from dp2ddp.codemod.looks.wraps import Wrap, wraps_in
 from dp2ddp.codemod.model.flow import Source
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.model.nodes import BUILDING, handed, inside, last_name
+from dp2ddp.codemod.model.nodes import BUILDING, all_from, handed, inside, last_name
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.model.scopes import Binds
 from dp2ddp.source.parsing import nodes_in
@@ -20,6 +20,8 @@ COPIES = words(
     "copy.copy copy.deepcopy torch.optim.swa_utils.AveragedModel ema_pytorch.EMA",
     "timm.utils.ModelEma timm.utils.ModelEmaV2 timm.utils.ModelEmaV3",
 )
+FUNCTIONS = ("torch.nn.parallel.data_parallel", "torch.nn.parallel.replicate")
+OF_SEVERAL = (Binds.ITEM, Binds.PART)
 LOOKED_AT = words("numel nelement size shape dim ndim device dtype is_cuda requires_grad")  # of parameters
 
 
@@ -85,47 +87,75 @@ def trains_outside(program: Program) -> bool:
 
     Outputs of such a model may be the inputs of the wrapped one, and want gradients.
     """
-    names: set[str] = set()
-    for wrap in class_wraps(program):
-        if name := name_of_wrapped(wrap):
-            names |= _names_of(program, name) | {last_name(wrap.argument(0, "module"))}
-    requested = (
-        (module, call.node)
-        for module, call in program.calls
+    calls = [(module, call) for module, call in program.calls if program.reach.runs(module, call.node)]
+    owners = (
+        (module, call.node.func.value)  # type: ignore[attr-defined]  # of a method
+        for module, call in calls
         if call.method in ("parameters", "named_parameters") and not _is_only_looked_at(module, call.node)
     )
-    owners = ((module, node.func.value) for module, node in requested)  # type: ignore[attr-defined]  # of methods
-    made = (call for _, call in program.calls if (call.name or "").startswith("torch.optim."))
-    return any(_may_be_other(*each, names - {""}) for each in owners) or any(map(_takes_tensors, made))
+    names = _names_of_wrapped(program)
+    made = (call for _, call in calls if (call.name or "").startswith("torch.optim."))
+    return not all(_is_held(*each, names) for each in owners) or any(map(_takes_tensors, made))
 
 
-def _may_be_other(module: Module, model: ast.AST, names: Set[str], seen: Set[ast.AST] = frozenset()) -> bool:
-    """Whether it may be another model than the wrapped one, by its name; a parameter is what calls give it."""
-    chain = {*map(last_name, nodes_in(model))} - {""}
-    if chain <= {"self"}:
-        return False
-    if any(_makes(module, each) for each in inside(model, ast.Call)):
+def _names_of_wrapped(program: Program) -> set[str]:
+    """What wrapped models are called: where they are wrapped, and wherever a function is given one."""
+    wraps = class_wraps(program)
+    given = [(wrap.module, wrap.argument(0, "module")) for wrap in wraps]
+    given += [(module, call.argument(0)) for module, call in program.calls if call.name in FUNCTIONS]
+    handed_in = all_from(((module, node) for module, node in given if node), lambda each: _handed_in(*each))
+    names = {name_of_wrapped(wrap) or "" for wrap in wraps} | {last_name(node) for _, node in handed_in}
+    return set[str]().union(*(_names_of(program, name) for name in names - {""}))
+
+
+def _handed_in(module: Module, node: ast.expr) -> Iterable[Source]:
+    """What calls give a parameter; `net` of `net.cuda()`."""
+    match node:
+        case ast.Name() if Binds.PARAMETER in (each.how for each in module.bindings(node)):
+            return module.program.flow.given(module, node)
+        case ast.Call(func=ast.Attribute(value=owner)) if module.name(node.func) is None:
+            return [(module, owner)]
+    return ()
+
+
+def _is_held(module: Module, model: ast.expr, names: Set[str], seen: Set[ast.AST] = frozenset()) -> bool:
+    """Whether a wrapped model holds another, by their names; of what is given by calls, or keeps that, all that is."""
+    if ast.unparse(model) == "self" and not seen:
+        return True  # of a class of models
+    seen = seen | {model}
+    given = [each for each in _given(module, model) if each[1] not in seen]  # not what leads back to itself
+    match model:
+        case ast.Name():
+            is_given = {each.how for each in module.bindings(model)} == {Binds.PARAMETER}
+            is_by_name = model.id in names
+        case ast.Attribute(value=owner, attr=name):
+            is_given = all(isinstance(each, ast.Name) for _, each in given)
+            is_by_name = name in names or _is_held(module, owner, names, seen)
+        case _:
+            is_given, is_by_name = True, False
+    if is_by_name and not (given and is_given):
         return True
-    given = {last_name(each): _given(module, each) for each in inside(model, ast.Name, ast.Attribute)}
-    sources = [each for many in given.values() for each in many if each[1] not in seen]
-    if chain & names - {name for name, many in given.items() if many} or not sources:
-        return not chain & names
-    seen = seen | {source for _, source in sources}
-    return any(_may_be_other(*each, names, seen) for each in sources)
+    return bool(given) and all(_is_held(*each, names, seen) for each in given)
 
 
-def _makes(module: Module, call: ast.Call) -> bool:
-    """`deepcopy(net.module)`, `Head(net.width)`: not `net.cuda()`, nor `getattr(net, "module")`."""
-    name = module.name(call.func) or ""
-    return bool(name or isinstance(call.func, ast.Name)) and not name.startswith("builtins.")
-
-
-def _given(module: Module, node: ast.expr) -> list[Source]:
-    """What calls give a parameter, or one that an attribute keeps."""
-    given = [*module.program.flow.given(module, node)]
-    if isinstance(node, ast.Name):
-        return given if [each.how for each in module.bindings(node)] == [Binds.PARAMETER] else []
-    return given if all(isinstance(each, ast.Name) for _, each in given) else []
+def _given(module: Module, node: ast.expr) -> Iterable[Source]:
+    """What an expression may be, or is made of: `layers` of `for layer in layers`; nothing of what is made."""
+    match node:
+        case ast.Name():
+            several = [each.whole or each.node for each in module.bindings(node) if each.how in OF_SEVERAL]
+            values = [(module, each) for each in several if isinstance(each, ast.expr)]
+            return [*module.program.flow.given(module, node), *values]
+        case ast.Subscript(value=value) | ast.Starred(value=value):
+            return [(module, value)]
+        case ast.List(elts=parts) | ast.Tuple(elts=parts):
+            return [(module, each) for each in parts]
+        case ast.Call(func=ast.Name(id="getattr"), args=[owner, *_]):
+            return [(module, owner)]
+        case ast.Call(func=func, args=args) if (module.name(func) or "").startswith("builtins."):
+            return [(module, each) for each in args]
+        case ast.Call():
+            return _handed_in(module, node)
+    return module.program.flow.given(module, node)
 
 
 def _is_only_looked_at(module: Module, requested: ast.Call) -> bool:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator, Set
 from typing import TYPE_CHECKING
 
-from dp2ddp.codemod.model.nodes import NAMED_FUNCTIONS, defaults, places
+from dp2ddp.codemod.model.nodes import NAMED_FUNCTIONS, defaults, looked_up, places
 from dp2ddp.codemod.model.scopes import Binding, Binds, settings
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ class Flow:
             if not isinstance(origin, ast.Call) or origin in seen:
                 continue
             match origin.func:
-                case func if (owner := _table_of(func)) is not None and home.name(func) is None:
-                    yield home, owner
+                case func if (found := looked_up(func)) and home.name(func) is None:
+                    yield home, found[0]
                 case ast.Attribute(value=inner) | (ast.Call() as inner) if home.name(origin.func) is None:
                     yield from self.makers(home, inner, seen | {origin})
                 case func:
@@ -92,18 +92,6 @@ class Flow:
         default = defaults(function).get(name)
         if default is not None and (not given or any(argument is None for _, argument in given)):
             yield module, default
-
-
-def _table_of(function: ast.expr) -> ast.expr | None:
-    """`models` of `getattr(models, name)`, `models.__dict__[name]` and `vars(models)[name]`."""
-    match function:
-        case (
-            ast.Call(func=ast.Name(id="getattr"), args=[owner, *_])
-            | ast.Subscript(value=ast.Attribute(value=owner, attr="__dict__"))
-            | ast.Subscript(value=ast.Call(func=ast.Name(id="vars"), args=[owner]))
-        ):
-            return owner
-    return None
 
 
 def _values(bindings: Iterable[tuple[Module, Binding]]) -> Iterator[Source]:

@@ -47,6 +47,18 @@ def last_name(node: ast.AST | None) -> str:
     return ""
 
 
+def looked_up(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
+    """`models` and `name` of `getattr(models, name)`, `models.__dict__[name]` and `vars(models)[name]`."""
+    match node:
+        case (
+            ast.Call(func=ast.Name(id="getattr"), args=[owner, key, *_])
+            | ast.Subscript(value=ast.Attribute(value=owner, attr="__dict__"), slice=key)
+            | ast.Subscript(value=ast.Call(func=ast.Name(id="vars"), args=[owner]), slice=key)
+        ):
+            return owner, key
+    return None
+
+
 def places(function: ast.AST) -> list[ast.arg]:
     """The parameters of a function that arguments come in by, one after the other."""
     given = getattr(function, "args", None)
