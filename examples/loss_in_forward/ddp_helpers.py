@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 6c88d587): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 13bc388d): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -511,6 +511,9 @@ class WholeBatchDDP(DistributedDataParallel):
         if torch.is_grad_enabled():
             self.check(state)
         copies = {**state.copy_buffers(), **{p: p.view_as(p) for p in state.parameters}}
+        for copy in copies.values():
+            if hasattr(copy.grad_fn, "_set_sequence_nr"):  # its gradient is summed while backward goes on
+                copy.grad_fn._set_sequence_nr(2**62)
         return make_replica(state, copies)(*inputs, **kwargs), copies
 
     def __reduce_ex__(self, protocol: Any) -> Any:
