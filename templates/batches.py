@@ -37,7 +37,7 @@ class Packer(ForkingPickler):
 
 
 def pack_next(batches: Iterator[Any]) -> Tuple[bytes, List[Exception]]:
-    """The next batch as a message, or an error; what was lent for the one before may go when all have mapped it."""
+    """The next batch as a message, or an error."""
     let_go(Packer.mapping, Packer.memories)
     Packer.memories = {}
     try:
@@ -48,6 +48,7 @@ def pack_next(batches: Iterator[Any]) -> Tuple[bytes, List[Exception]]:
 
 
 def let_go(mapping: Any, memories: Dict[int, Any]) -> None:
+    """What was lent for a batch may go when all ranks have mapped it."""
     if mapping is not None:
         mapping.wait()
     memories.clear()

@@ -15,6 +15,7 @@ import os
 import pickle
 import random
 import sys
+import threading
 import time
 import traceback
 import types
@@ -412,6 +413,29 @@ def unsendable() -> Iterator[Any]:
             yield type(error).__name__
 
 
+class PinningLoader(Rank0Loader):
+    """As on GPUs, where the script asks for pinned memory: a thread copies each batch, one ahead."""
+
+    def rank0_batches(self, start: Callable[[], Any], pins: bool) -> Any:
+        return super().rank0_batches(start, pins=True)
+
+
+def pinned(loops: dict[str, Any]) -> Iterator[Any]:
+    """What the loops find, and the threads that have copied."""
+    threads = set()
+
+    def pin_memory(batch: Any) -> Any:
+        threads.add(threading.current_thread() is threading.main_thread())
+        return batch
+
+    cuda = types.SimpleNamespace(
+        is_available=lambda: True, current_device=lambda: 0, set_device=lambda number: None
+    )
+    vars(loader).update(pin_memory=pin_memory, torch=types.SimpleNamespace(cuda=cuda))
+    yield run(loops, PinningLoader)
+    yield [*threads]
+
+
 def run(loops: dict[str, Any], given: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, loop in loops.items():
@@ -448,6 +472,7 @@ def be_a_rank(way: str, file: Path) -> None:
         found = run(LOOPS, Rank0SamplerLoader)
         plain = {name: loop for name, loop in LOOPS.items() if name not in WITH_SAMPLERS}
         found["plain"] = run(plain, Rank0Loader)
+        found["pinned"], found["copied by the main thread"] = pinned(plain)
         found["asked by a thread"] = [*asked_by_a_thread()]
         found["unsendable"] = [*unsendable()]
         found["of your own"] = [*of_your_own()]

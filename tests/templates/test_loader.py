@@ -42,10 +42,15 @@ def test_every_rank_finds_what_one_process_finds(found: Any, loop: str, way: str
     for rank in range(int(way[-1])):
         assert found(way, rank)[loop] == expected
         assert found(way, rank)["plain"].get(loop, expected) == expected
+        assert found(way, rank)["pinned"].get(loop, expected) == expected
 
 
 def test_the_plain_loader_runs_most_loops(found: Any) -> None:
     assert len(found("maps 2")["plain"]) == len(LOOPS) - 5
+
+
+def test_a_thread_copies_what_is_to_be_pinned(found: Any) -> None:
+    assert found("maps 2", 1)["copied by the main thread"] == [False]
 
 
 def test_the_loops_see_what_they_are_meant_to_see(found: Any) -> None:
