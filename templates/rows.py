@@ -6,7 +6,7 @@ from typing import Any, List, Sequence, Set
 import torch
 import torch.distributed as dist
 
-from .broadcast import exchange_numbers, gather_tensors
+from .broadcast import exchange_numbers, gather_tensors, tell_all
 from .draws import go_on_behind
 from .replicas import share_tensors, share_written
 from .sums import CopyToRanks
@@ -52,18 +52,24 @@ class OwnRows:
         wants = [output.requires_grad for output in self.outputs]
         wrote = self.writes_data or self.versions != [each._version for each in self.parameters]
         wrote_rows = any(first._version != version for first, version in self.in_place)
-        numbers = exchange_numbers([form, wrote_rows, wrote, *drew, *wants, *counts])
+        buffers = [*self.module.buffers()]
+        sizes = hash(tuple([buffer.shape for buffer in buffers]))
+        numbers = exchange_numbers([form, wrote_rows, wrote, sizes, *drew, *wants, *counts])
         if any(each[0] != form for each in numbers):
             reason = "outputs of other shapes are not gathered (pad_packed_sequence: total_length)"
             raise RuntimeError(f"{reason}, nor dicts in another order")
-        go_on_behind(numbers[0][3 : 3 + len(drew)])
+        go_on_behind(numbers[0][4 : 4 + len(drew)])
         self.written = self.parameters if any(each[2] for each in numbers) else ()
         share_written(self.written)
         first_rows = [first for first, _ in self.in_place if numbers[0][1]]
+        if any(each[3] != sizes for each in numbers):  # a bank grew by more rows on some ranks
+            for buffer, size in zip(buffers, tell_all([buffer.shape for buffer in buffers])):
+                if buffer.shape != size:
+                    buffer.data = buffer.new_empty(size)
         # batch norm writes into running statistics that are parameters, and their version stays
         statistics = [p for p in self.parameters if p.dim() == 1 and not p.requires_grad]
-        share_tensors([*self.module.buffers(), *first_rows, *statistics])
-        by_output = [*zip(*numbers)][3 + len(drew) :]
+        share_tensors([*buffers, *first_rows, *statistics])
+        by_output = [*zip(*numbers)][4 + len(drew) :]
         for place, has_way_back in enumerate(map(any, by_output[: len(wants)])):
             if has_way_back and not wants[place]:
                 nothing = [tie.reshape(-1)[:0].abs().sum() for tie in ties if tie.requires_grad]

@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 221543c9): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 11a570ad): yours now, it needs torch alone."""
 
 import atexit
 import functools
@@ -14,6 +14,7 @@ import threading
 import traceback
 import weakref
 import zlib
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from multiprocessing.reduction import ForkingPickler
@@ -23,6 +24,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
+from torch.utils.data._utils.pin_memory import pin_memory
 
 
 class Rank:
@@ -240,14 +242,19 @@ class Packer(ForkingPickler):
 
 def pack_next(batches: Iterator[Any]) -> Tuple[bytes, List[Exception]]:
     """The next batch as a message, or an error; what was lent for the one before may go when all have mapped it."""
-    if Packer.mapping is not None:
-        Packer.mapping.wait()
+    let_go(Packer.mapping, Packer.memories)
     Packer.memories = {}
     try:
         with ranks_apart():
             return bytes(Packer.dumps(next(batches))), []
     except Exception as error:
         return b"", [error]
+
+
+def let_go(mapping: Any, memories: Dict[int, Any]) -> None:
+    if mapping is not None:
+        mapping.wait()
+    memories.clear()
 
 
 def try_to_lend() -> None:
@@ -470,18 +477,24 @@ class OwnRows:
         wants = [output.requires_grad for output in self.outputs]
         wrote = self.writes_data or self.versions != [each._version for each in self.parameters]
         wrote_rows = any(first._version != version for first, version in self.in_place)
-        numbers = exchange_numbers([form, wrote_rows, wrote, *drew, *wants, *counts])
+        buffers = [*self.module.buffers()]
+        sizes = hash(tuple([buffer.shape for buffer in buffers]))
+        numbers = exchange_numbers([form, wrote_rows, wrote, sizes, *drew, *wants, *counts])
         if any(each[0] != form for each in numbers):
             reason = "outputs of other shapes are not gathered (pad_packed_sequence: total_length)"
             raise RuntimeError(f"{reason}, nor dicts in another order")
-        go_on_behind(numbers[0][3 : 3 + len(drew)])
+        go_on_behind(numbers[0][4 : 4 + len(drew)])
         self.written = self.parameters if any(each[2] for each in numbers) else ()
         share_written(self.written)
         first_rows = [first for first, _ in self.in_place if numbers[0][1]]
+        if any(each[3] != sizes for each in numbers):  # a bank grew by more rows on some ranks
+            for buffer, size in zip(buffers, tell_all([buffer.shape for buffer in buffers])):
+                if buffer.shape != size:
+                    buffer.data = buffer.new_empty(size)
         # batch norm writes into running statistics that are parameters, and their version stays
         statistics = [p for p in self.parameters if p.dim() == 1 and not p.requires_grad]
-        share_tensors([*self.module.buffers(), *first_rows, *statistics])
-        by_output = [*zip(*numbers)][3 + len(drew) :]
+        share_tensors([*buffers, *first_rows, *statistics])
+        by_output = [*zip(*numbers)][4 + len(drew) :]
         for place, has_way_back in enumerate(map(any, by_output[: len(wants)])):
             if has_way_back and not wants[place]:
                 nothing = [tie.reshape(-1)[:0].abs().sum() for tie in ties if tie.requires_grad]
@@ -562,6 +575,9 @@ class WholeBatchDDP(DistributedDataParallel):
             self.check(parameters)
         buffers = buffers_of_replica(self.module)
         copies = {**buffers, **{p: p.view_as(p) for p in parameters}}
+        for copy in copies.values():
+            if hasattr(copy.grad_fn, "_set_sequence_nr"):  # its gradient is summed while backward goes on
+                copy.grad_fn._set_sequence_nr(2**62)
         tree = make_replica(self.module, copies)(*inputs, **kwargs)
         follow_sizes(buffers)
         return tree
@@ -621,25 +637,33 @@ class Rank0Loader(DataLoader):  # type: ignore[type-arg]
     def __iter__(self) -> Any:
         if self.num_workers == 0 or not together():
             return super().__iter__()
-        self.pin_memory = False  # ranks map what workers have made
-        return self.rank0_batches(super().__iter__)
+        pins, self.pin_memory = self.pin_memory, False  # each rank pins its own copy
+        try:
+            return self.rank0_batches(super().__iter__, pins and torch.cuda.is_available())
+        finally:
+            self.pin_memory = pins
 
-    def rank0_batches(self, start: Callable[[], Any]) -> "Rank0Batches":
+    def rank0_batches(self, start: Callable[[], Any], pins: bool) -> "Rank0Batches":
         kinds = {type(self.sampler).__name__, type(self._index_sampler).__name__}
         # they draw when a loop begins, and keep nothing
         of_torch = {"RandomSampler", "SequentialSampler", "BatchSampler", "_InfiniteConstantSampler"}
         if self.generator or kinds - of_torch:
             raise RuntimeError("Rank0Loader: a sampler or generator of your own: convert the script again")
-        return Rank0Batches(start)
+        return Rank0Batches(start, pins and not self.persistent_workers)
 
 
 class Rank0Batches:
-    """Rank 0's batches, on all ranks."""
+    """Rank 0's batches, on all ranks. Each is asked for early if it is to be pinned: by a thread, as in DataLoader."""
 
-    def __init__(self, start: Callable[[], Any]) -> None:
+    def __init__(self, start: Callable[[], Any], pins: bool) -> None:
         if Packer.lends is None:
             try_to_lend()
         self.batches: List[Any] = []
+        self.early: Any = None
+        self.pinning: Any = None
+        if pins:
+            own_device = (torch.cuda.current_device(),)
+            self.pinning = ThreadPoolExecutor(1, initializer=torch.cuda.set_device, initargs=own_device)
         ask_rank0(lambda: self.batches.append(start()))
 
     def __iter__(self) -> Any:
@@ -648,9 +672,24 @@ class Rank0Batches:
     def __next__(self) -> Any:
         if not together():
             raise RuntimeError("all ranks must ask for batches at once, each in its main thread")
+        coming = self.early or self.receive()
+        self.early = None
+        batch = coming.result()
+        if self.pinning:
+            self.early = self.receive()
+        return batch
+
+    def receive(self) -> "Future[Any]":
         message, errors = tell_all(None if dist.get_rank() else pack_next(self.batches[0]))
+        coming: Future[Any] = Future()
         if errors:
-            raise errors.pop()
+            coming.set_exception(errors.pop())
+            return coming
         batch = pickle.loads(message)
         Packer.mapping = dist.barrier(Rank.host, async_op=True)
-        return batch
+        if self.pinning:
+            pinned = self.pinning.submit(pin_memory, batch)
+            self.pinning.submit(let_go, Packer.mapping, Packer.memories)
+            return pinned
+        coming.set_result(batch)
+        return coming

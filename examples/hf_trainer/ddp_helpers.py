@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 221543c9): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 11a570ad): yours now, it needs torch alone."""
 
 import atexit
 import gc
