@@ -279,7 +279,7 @@ def parallel_apply_on_ranks(
     writes_weights = may_write or any(each[0] for each in effects)
     for sums, copies in copies_of.items():
         sums.state.written = sums.state.parameters if writes_weights else ()
-        sums.state.share(copies)
+        sums.state.share(sums.state.layouts(copies))
         sums.begin()
     share_tensors([*(first if effects[0][1] else []), *in_use(Broadcasts.others)])
     ties = [

@@ -45,13 +45,17 @@ class ModuleState:
         saved = [each for each in buffers if torch.is_grad_enabled() and not each.requires_grad]
         return {each: each.clone() if dist.get_rank() else each for each in saved}
 
-    def share(self, copies: Mapping[Any, torch.Tensor], beside: Sequence[torch.Tensor] = ()) -> None:
+    def layouts(self, copies: Mapping[Any, torch.Tensor]) -> List[Any]:
+        """Sizes and strides of buffers behind a forward: observers' are empty until the first batch."""
+        return [(each.shape, each.stride()) for each in (copies.get(each, each) for each in self.buffers())]
+
+    def share(self, layouts: Sequence[Any], beside: Sequence[torch.Tensor] = ()) -> None:
         """Behind a forward, or what backward runs of it: what rank 0's replica has written is everybody's."""
         for parameter in self.written if dist.get_rank() else ():  # autograd may have saved what they were
             parameter.data = parameter.data.clone()
-        for each, copy in copies.items():  # buffers of observers are empty until the first batch
-            if each.shape != copy.shape:
-                each.data = torch.empty_like(copy)
+        for each, layout in zip(self.buffers(), layouts):
+            if (each.shape, each.stride()) != layout:
+                each.data = torch.empty_strided(*layout, dtype=each.dtype, device=each.device)
         # batch norm writes into running statistics that are parameters, and their version stays
         statistics = [p for p in self.parameters if p.dim() == 1 and not p.requires_grad]
         share_tensors([*(self.written or statistics), *self.buffers(), *beside])

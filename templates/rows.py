@@ -6,7 +6,7 @@ from typing import Any, Callable, List, Mapping, Sequence, Tuple
 import torch
 import torch.distributed as dist
 
-from .broadcast import exchange_numbers, gather_tensors
+from .broadcast import exchange_numbers, gather_tensors, tell_all
 from .draws import go_on_behind
 from .replicas import ModuleState
 from .sums import CopyToRanks
@@ -52,14 +52,17 @@ class OwnRows:
         ways = [way for output in self.outputs for way in way_back(output)]
         wrote = self.writes_data or self.versions != [each._version for each in self.state.parameters]
         wrote_rows = any(first._version != version for first, version in self.in_place)
-        numbers = exchange_numbers([form, wrote_rows, wrote, *drew, *counts, *ways])
+        layouts = self.state.layouts(copies)
+        numbers = exchange_numbers([form, wrote_rows, wrote, hash(tuple(layouts)), *drew, *counts, *ways])
         if any(each[0] != form for each in numbers):
             reason = "outputs of other shapes are not gathered (pad_packed_sequence: total_length)"
             raise RuntimeError(f"{reason}, nor dicts in another order")
-        go_on_behind(numbers[0][3 : 3 + len(drew)])
+        go_on_behind(numbers[0][4 : 4 + len(drew)])
         self.state.written = self.state.parameters if any(each[2] for each in numbers) else ()
-        self.state.share(copies, [first for first, _ in self.in_place if numbers[0][1]])
-        of_ranks = [*zip(*numbers)][3 + len(drew) :]
+        if any(each[3] != numbers[0][3] for each in numbers):  # a bank grew by more rows on some ranks
+            layouts = tell_all(layouts)
+        self.state.share(layouts, [first for first, _ in self.in_place if numbers[0][1]])
+        of_ranks = [*zip(*numbers)][4 + len(drew) :]
         return of_ranks[: len(counts)], of_ranks[len(counts) :]
 
     def keep(self, output: Any) -> Any:

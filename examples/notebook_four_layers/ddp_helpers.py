@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 13bc388d): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 880d48ff): yours now, it needs torch alone."""
 
 import atexit
 import copyreg
@@ -259,13 +259,17 @@ class ModuleState:
         saved = [each for each in buffers if torch.is_grad_enabled() and not each.requires_grad]
         return {each: each.clone() if dist.get_rank() else each for each in saved}
 
-    def share(self, copies: Mapping[Any, torch.Tensor], beside: Sequence[torch.Tensor] = ()) -> None:
+    def layouts(self, copies: Mapping[Any, torch.Tensor]) -> List[Any]:
+        """Sizes and strides of buffers behind a forward: observers' are empty until the first batch."""
+        return [(each.shape, each.stride()) for each in (copies.get(each, each) for each in self.buffers())]
+
+    def share(self, layouts: Sequence[Any], beside: Sequence[torch.Tensor] = ()) -> None:
         """Behind a forward, or what backward runs of it: what rank 0's replica has written is everybody's."""
         for parameter in self.written if dist.get_rank() else ():  # autograd may have saved what they were
             parameter.data = parameter.data.clone()
-        for each, copy in copies.items():  # buffers of observers are empty until the first batch
-            if each.shape != copy.shape:
-                each.data = torch.empty_like(copy)
+        for each, layout in zip(self.buffers(), layouts):
+            if (each.shape, each.stride()) != layout:
+                each.data = torch.empty_strided(*layout, dtype=each.dtype, device=each.device)
         # batch norm writes into running statistics that are parameters, and their version stays
         statistics = [p for p in self.parameters if p.dim() == 1 and not p.requires_grad]
         share_tensors([*(self.written or statistics), *self.buffers(), *beside])
@@ -376,7 +380,7 @@ class GradientSums:
         # a checkpoint may have run its part of the forward again; in turns, rank 0 alone writes into what is its own
         versions = [buffer._version for buffer in self.state.buffers()]
         if self.state.written or self.saves_buffers or self.versions != versions:
-            self.state.share({})
+            self.state.share(self.state.layouts({}))
         self.begin()
         return sums
 
@@ -479,14 +483,17 @@ class OwnRows:
         ways = [way for output in self.outputs for way in way_back(output)]
         wrote = self.writes_data or self.versions != [each._version for each in self.state.parameters]
         wrote_rows = any(first._version != version for first, version in self.in_place)
-        numbers = exchange_numbers([form, wrote_rows, wrote, *drew, *counts, *ways])
+        layouts = self.state.layouts(copies)
+        numbers = exchange_numbers([form, wrote_rows, wrote, hash(tuple(layouts)), *drew, *counts, *ways])
         if any(each[0] != form for each in numbers):
             reason = "outputs of other shapes are not gathered (pad_packed_sequence: total_length)"
             raise RuntimeError(f"{reason}, nor dicts in another order")
-        go_on_behind(numbers[0][3 : 3 + len(drew)])
+        go_on_behind(numbers[0][4 : 4 + len(drew)])
         self.state.written = self.state.parameters if any(each[2] for each in numbers) else ()
-        self.state.share(copies, [first for first, _ in self.in_place if numbers[0][1]])
-        of_ranks = [*zip(*numbers)][3 + len(drew) :]
+        if any(each[3] != numbers[0][3] for each in numbers):  # a bank grew by more rows on some ranks
+            layouts = tell_all(layouts)
+        self.state.share(layouts, [first for first, _ in self.in_place if numbers[0][1]])
+        of_ranks = [*zip(*numbers)][4 + len(drew) :]
         return of_ranks[: len(counts)], of_ranks[len(counts) :]
 
     def keep(self, output: Any) -> Any:

@@ -424,15 +424,18 @@ def converted_after_the_wrap(wrap: Wrap, seed: Seed, world: int) -> Iterator[tor
 class Remembering(nn.Module):
     """A queue that forward writes through .data, and buffers and frozen weights that backward needs as they were left.
 
-    One weight is written by some replicas only; one buffer is empty until the first batch, as observers' are.
+    One weight is written by some replicas only; one buffer is empty until the first batch, as observers' are; one grows
+    by the rows of its replica.
     """
 
     lowest: torch.Tensor
     queue: torch.Tensor
     center: torch.Tensor
+    bank: torch.Tensor
 
     def __init__(self) -> None:
         super().__init__()
+        self.register_buffer("bank", torch.zeros(0, 5))
         self.line, self.scale = nn.Linear(20, 5), nn.Parameter(torch.ones(5), requires_grad=False)
         self.gain = nn.Parameter(torch.ones(1, 5), requires_grad=False)
         self.register_buffer("lowest", torch.tensor([]))
@@ -443,6 +446,7 @@ class Remembering(nn.Module):
         out = self.line(x) - self.center
         self.queue.data = torch.roll(self.queue.data, 1, 0)
         self.queue.data[0].copy_(out.detach().mean(0))
+        self.bank.data = torch.cat([self.bank, out.detach()])[-9:]
         with torch.no_grad():
             self.center.mul_(0.9).add_(out.mean(0), alpha=0.1)
             self.scale.add_(out.mean(0))
@@ -452,7 +456,7 @@ class Remembering(nn.Module):
             if len(self.lowest) == 0:
                 self.lowest.resize_(5).copy_(lowest)
             self.lowest.copy_(torch.minimum(self.lowest, lowest))
-        return out * self.center * self.scale * self.gain - self.lowest * out
+        return out * self.center * self.scale * self.gain - self.lowest * out + self.bank.sum()
 
 
 def buffers_written_in_forward(wrap: Wrap, seed: Seed, world: int) -> Iterator[torch.Tensor]:
