@@ -425,7 +425,7 @@ class Remembering(nn.Module):
     """A queue that forward writes through .data, and buffers and frozen weights that backward needs as they were left.
 
     One weight is written by some replicas only; one buffer is empty until the first batch, as observers' are; one grows
-    by the rows of its replica.
+    by the rows of its replica; the queue lies in another order in memory from the first forward on.
     """
 
     lowest: torch.Tensor
@@ -444,7 +444,7 @@ class Remembering(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         out = self.line(x) - self.center
-        self.queue.data = torch.roll(self.queue.data, 1, 0)
+        self.queue.data = torch.roll(self.queue.data.t().contiguous(), 1, 1).t()
         self.queue.data[0].copy_(out.detach().mean(0))
         self.bank.data = torch.cat([self.bank, out.detach()])[-9:]
         with torch.no_grad():
