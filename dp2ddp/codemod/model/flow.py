@@ -41,8 +41,8 @@ class Flow:
             if not isinstance(origin, ast.Call) or origin in seen:
                 continue
             match origin.func:
-                case func if (found := looked_up(func)) and home.name(func) is None:
-                    yield home, found[0]
+                case func if (taken := looked_up(func)) and home.name(func) is None:
+                    yield home, taken[0]
                 case ast.Attribute(value=inner) | (ast.Call() as inner) if home.name(origin.func) is None:
                     yield from self.makers(home, inner, seen | {origin})
                 case func:
