@@ -1,10 +1,11 @@
 """All that waits for a GPU, in one go: `python benchmarks/gpu.py [--out gpu.md] [--minutes 8]`; any folder will do.
 
-The gpu tests; then ResNet-50 on made-up images and a language model, each with DataParallel, converted by
-`dp2ddp convert`, and ported by hand: seconds a step, processor, memory of the device a rank, and how far the trained
-weights are from DataParallel's; then whether sums of gradients run beside backward, from a profile. With one device,
-two ranks share it over gloo, and DataParallel uses it twice (device_ids=[0, 0]); with more, each rank has its own, over
-NCCL. Each part has a time limit: what did not fit, or failed, is said. `--small` does the same on the processor.
+The gpu tests; then ResNet-50 on made-up images, a language model, a small residual net and a GAN, each with
+DataParallel, converted by `dp2ddp convert`, and ported by hand: seconds a step, processor, memory of the device a rank,
+and how far the trained weights are from DataParallel's, whose own second run says how far it is from itself; then, of
+the large ones, whether sums of gradients run beside backward, from a profile. With one device, two ranks share it over
+gloo, and DataParallel uses it twice (device_ids=[0, 0]); with more, each rank has its own, over NCCL. Each part has a
+time limit: what did not fit, or failed, is said. `--small` does the same on the processor.
 
 Needs torch 2.4, click, jinja2 and libcst, pytest for the tests; dp2ddp need not be installed. Python 3.10.
 """
@@ -32,7 +33,7 @@ from ports import PORTS, Figures, figures_of, head, run, run_for, torchrun
 ROOT = Path(__file__).resolve().parent.parent
 MOST_RANKS = 4
 LEAST = 5.0  # seconds that a part must have
-CONVERTED = "converted"
+FIRST, CONVERTED = "DataParallel", "converted"
 SHARE = {  # how a port by hand runs where two ranks share a device
     'local_rank = int(os.environ["LOCAL_RANK"])': "local_rank = 0",
     '"nccl" if use_cuda else "gloo"': '"gloo"',
@@ -49,6 +50,7 @@ class Work:
     weights: str
     arguments: Sequence[str]
     small: Sequence[str]
+    is_large: bool = False  # its sums take long enough to be looked at
 
 
 WORKS = (
@@ -58,6 +60,7 @@ WORKS = (
         "images.pth",
         ("--net", "resnet50", "--batch-size", "128", "--workers", "8"),
         ("--batch-size", "4", "--workers", "1", "--size", "32"),
+        is_large=True,
     ),
     Work(
         "language model",
@@ -65,7 +68,10 @@ WORKS = (
         "lm.pth",
         ("--batch-size", "64", "--length", "64"),
         ("--batch-size", "4", "--length", "4"),
+        is_large=True,
     ),
+    Work("small residual net", "cnn", "cnn.pth", (), ("--batch-size", "8")),
+    Work("GAN", "gan", "gan.pth", (), ("--batch-size", "8")),
 )
 
 
@@ -159,7 +165,8 @@ def main() -> None:
             compare(work, versions, machine, report)
         report.say("\n" + head(SUMS))
         for work, versions in laid_out:
-            profile(work, versions, machine, report)
+            if work.is_large:
+                profile(work, versions, machine, report)
     report.say(f"\n{time.monotonic() - start:.0f} s in all")
     if report.failures:
         print("\n".join(report.failures), flush=True)
@@ -240,7 +247,9 @@ def versions_of(
             *arguments,
         ]
     lay_out(work, folder / "dp", machine.devices == 1)
-    versions = [Version("DataParallel", folder / "dp", one_process, counted)]
+    versions = [
+        Version(title, folder / "dp", one_process, counted) for title in (FIRST, "DataParallel again")
+    ]
     if "port" in wanted:
         versions.append(Version("port", folder / "dp", [*start, "train_ddp.py", *arguments], ranks))
     if CONVERTED in wanted:
@@ -264,8 +273,8 @@ def lay_out(work: Work, folder: Path, shared: bool) -> None:
         text = text.replace(old, new)
     port.write_text(text, encoding="utf-8")
     text, count = TWICE.subn(r"\1, device_ids=[0, 0])", script.read_text(encoding="utf-8"))
-    if count != 1:
-        raise ValueError(f"{script}: {count} wraps")
+    if not count:
+        raise ValueError(f"{script}: no wrap")
     script.write_text(text, encoding="utf-8")
 
 
@@ -326,20 +335,26 @@ def distance(left: Path, right: Path) -> float:
     """The largest difference of one tensor of weights, relative to its largest number."""
     import torch
 
-    pairs = []
-    for path in (left, right):
-        state = torch.load(path, map_location="cpu", weights_only=True)
-        pairs.append(state.get("model", state))
+    first, second = (
+        tensors_in(torch.load(path, map_location="cpu", weights_only=True)) for path in (left, right)
+    )
     differences = [
         (a.double() - b.double()).abs().max() / a.double().abs().max().clamp(min=1e-30)
-        for a, b in zip(pairs[0].values(), pairs[1].values(), strict=True)
+        for a, b in zip(first, second, strict=True)
     ]
     return float(torch.stack(differences).max())  # NaN if there is one, which Python's max may pass over
 
 
+def tensors_in(saved: Any) -> list[Any]:
+    """The weights in a file: of a model, of several, or of a checkpoint with the optimizer's state beside them."""
+    if not isinstance(saved, dict):
+        return [saved]
+    return [tensor for each in saved.get("model", saved).values() for tensor in tensors_in(each)]
+
+
 def profile(work: Work, versions: list[Version], machine: Machine, report: Report) -> None:
     """The rows of a program in the second table."""
-    for version in versions[1:]:  # DataParallel's device 0 sums by itself
+    for version in versions[2:]:  # DataParallel's device 0 sums by itself
         name = f"{work.title}, {version.title}, profile"
         variables = {**version.variables, "COUNTS_OVERLAP": "1"}
         ranks = report.attempt(name, 60, profiled, version, machine, variables)

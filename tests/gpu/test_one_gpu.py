@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from dp2ddp.runtime.process.meeting import free_port
+
 PROGRAM = Path(__file__).parent.parent / "programs" / "on_gpu.py"
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node")
 
@@ -83,6 +85,38 @@ def test_one_gpu_used_twice_trains_as_two_ranks_on_it_over_gloo(tmp_path: Path) 
     original, ranks = train_both_ways(tmp_path, devices=[0, 0], backend="gloo")
     assert ranks == original
     assert largest_difference(tmp_path) <= 1e-10
+
+
+@pytest.mark.gpu
+@pytest.mark.torchrun
+def test_one_gpu_used_twice_trains_as_two_nodes_with_a_gpu_each_over_nccl(tmp_path: Path) -> None:
+    """NCCL refuses one GPU for two ranks of a machine: NCCL_HOSTID lets each rank be a machine of its own."""
+    script = write_program(tmp_path, [0, 0], 0.0)
+    converted = script.with_name("train_ddp.py")
+    run(tmp_path, sys.executable, "-m", "dp2ddp", "convert", str(script), visible="0")
+    original = run(tmp_path / "dp", sys.executable, str(script), visible="0")
+    (tmp_path / "ddp").mkdir()
+    port = free_port()
+    nodes = [start_node(tmp_path / "ddp", converted, rank, port) for rank in range(2)]
+    told = [node.communicate(timeout=300) for node in nodes]
+    assert [node.returncode for node in nodes] == [0, 0], told
+    assert told[0][0] == original
+    assert largest_difference(tmp_path) <= 1e-10
+
+
+def start_node(folder: Path, script: Path, rank: int, port: int) -> subprocess.Popen[str]:
+    """A rank that is alone on its machine."""
+    rendezvous = {"RANK": rank, "WORLD_SIZE": 2, "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1, "MASTER_PORT": port}
+    nccl = {"NCCL_HOSTID": f"node{rank}", "NCCL_SOCKET_IFNAME": "lo", "NCCL_IB_DISABLE": 1}
+    variables = {"MASTER_ADDR": "127.0.0.1", "CUDA_VISIBLE_DEVICES": 0, **rendezvous, **nccl}
+    return subprocess.Popen(
+        [sys.executable, str(script)],
+        cwd=folder,
+        env={**os.environ, **{name: str(value) for name, value in variables.items()}},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 @pytest.mark.gpu
