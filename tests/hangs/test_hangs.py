@@ -124,7 +124,7 @@ spawned:
 converted:
     rank 0 waits in all_gather at <loss = model(torch.randn(8, 3).cuda()).pow(2).mean()>
     rank 1 is at <time.sleep(600)>: time.sleep(600)
-    collective 10, all_gather of int64 638 at <loss = model(
+    collective 10, all_gather of int64 639 at <loss = model(
 """)
 FAILURES = beginnings_of("""\
 one fails:
