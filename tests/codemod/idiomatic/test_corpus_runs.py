@@ -16,6 +16,7 @@ OTHERWISE = {
     "loss/wgan_gp": "crash",  # a penalty that leaves a bias out, in a backward pass of its own
     "models/inputs_and_outputs": "crash",  # reads what DataParallel gathers as a vector
     "models/synced_bn_patched": "crash",  # patches `replicate` of the wrapper, which DDP does not have
+    "loss/checkpointing_both": "apart",  # a forward writes a frozen weight, which DDP leaves to each rank
     "effects/bare_except_goes_on": "apart",  # one rank swallows an error in its step: a comment says so
     "effects/init_distributed_mode": "refused",  # torchrun starts its own distributed mode
     "effects/names_from_the_clock": "crash",  # a folder named by each rank's own number
