@@ -45,6 +45,17 @@ _STARTER = {  # of a script that starts its ranks itself: it counts nodes
 _ADDRESSES = ("dist_url", "init_method")
 _ADDRESS = "tcp://127.0.0.1:23456"  # each run has a port of its own in its place (runtime/process/meeting.py)
 _LAUNCHERS = ("SLURM_", "OMPI_COMM_WORLD_")  # what names of their variables begin with
+_OF_TORCHRUN = {  # a variable of another launcher -> which of torchrun's says the same, on the one node
+    "SLURM_PROCID": "RANK",
+    "SLURM_LOCALID": "LOCAL_RANK",
+    "SLURM_NTASKS": "WORLD_SIZE",
+    "SLURM_NPROCS": "WORLD_SIZE",
+    "SLURM_NTASKS_PER_NODE": "WORLD_SIZE",
+    "OMPI_COMM_WORLD_RANK": "RANK",
+    "OMPI_COMM_WORLD_LOCAL_RANK": "LOCAL_RANK",
+    "OMPI_COMM_WORLD_SIZE": "WORLD_SIZE",
+    "OMPI_COMM_WORLD_LOCAL_SIZE": "WORLD_SIZE",
+}
 
 
 def run_with_advice(
@@ -78,13 +89,15 @@ def _advice(subject: Subject) -> str:
     except Dp2DdpError:
         return ""
     trees = [tree for tree in map(parse_leniently, project.texts) if tree is not None]
-    return advice(trees, subject.arguments_of_converted, subject.version.starts_ranks)
+    given = subject.arguments_of_converted
+    return advice(trees, given, subject.version.starts_ranks, str(subject.port))
 
 
-def advice(trees: Sequence[ast.Module], given: Sequence[str], starts_ranks: bool) -> str:
+def advice(trees: Sequence[ast.Module], given: Sequence[str], starts_ranks: bool, port: str) -> str:
     """Which options and variables in the text of a port say which rank it is, and it was not given; and what to do.
 
-    trees: of the port and its local modules; given: its arguments; starts_ranks: whether it starts its ranks itself.
+    trees: of the port and its local modules; given: its arguments; starts_ranks: whether it starts its ranks itself;
+    port: its path.
     """
     nodes = [node for tree in trees for node in ast.walk(tree)]
     arguments = missing_arguments(dict(_options(nodes)), given, starts_ranks)
@@ -96,8 +109,23 @@ def advice(trees: Sequence[ast.Module], given: Sequence[str], starts_ranks: bool
     message = (
         f"it asks for {', '.join(names)}; torchrun sets {', '.join(SET_BY_TORCHRUN)} for each rank instead"
     )
-    words = " ".join([*map(shlex.quote, given), *arguments])
-    return f'{message}; to verify it with them: --converted-arguments "{words}"' if arguments else message
+    if arguments:
+        words = " ".join([*map(shlex.quote, given), *arguments])
+        return f'{message}; to verify it with them: --converted-arguments "{words}"'
+    if {*variables} <= {*_OF_TORCHRUN}:
+        return f"{message}; to verify it: --converted with a file of these lines\n{_starter(variables, port)}"
+    return message
+
+
+def _starter(variables: Sequence[str], port: str) -> str:
+    """A script that torchrun starts in a port's place: it sets what the port asks for, and runs it."""
+    values = ", ".join(f'{name}=os.environ["{_OF_TORCHRUN[name]}"]' for name in variables)
+    lines = (
+        "import os, runpy",
+        f"os.environ.update({values})",
+        f'runpy.run_path("{port}", run_name="__main__")',
+    )
+    return "\n".join(f"    {line}" for line in lines)
 
 
 def missing_arguments(options: dict[str, bool], given: Sequence[str], starts_ranks: bool) -> list[str]:

@@ -111,16 +111,21 @@ PORTS = {
 
 
 def tried(
-    folder: Path, server: Server, monkeypatch: pytest.MonkeyPatch, port: str, arguments: str | None = None
+    folder: Path,
+    server: Server,
+    monkeypatch: pytest.MonkeyPatch,
+    port: str,
+    arguments: str | None = None,
+    started: str = "port.py",
 ) -> Verdict:
     monkeypatch.chdir(folder)
     script(folder, TRAIN)
     script(folder, port, "port.py")
     given = None if arguments is None else arguments.split()
     options = VerifyOptions(
-        script=Path("train.py"), converted=Path("port.py"), timeout=20, converted_arguments=given
+        script=Path("train.py"), converted=Path(started), timeout=20, converted_arguments=given
     )
-    scratch = folder.parent / f"{folder.name}-scratch{len(given or ())}"
+    scratch = folder.parent / f"{folder.name}-scratch{len(given or ())}{started}"
     scratch.mkdir()
     subject = replace(subject_of(options), torchrun=False, float32=False)
     return run_with_advice(subject, 2, server, scratch, Heard())
@@ -150,9 +155,19 @@ def test_so_is_what_one_asks_for_that_fails(
 ) -> None:
     with pytest.raises(RunError, match="port.py: failed") as failed:
         tried(tmp_path, server, monkeypatch, HEAD + SLURM + LOOP + "\nmain()\n")
-    first, *_, last = str(failed.value).splitlines()
+    first, *_, said, _, _, _ = lines = str(failed.value).splitlines()
     assert "SLURM_PROCID" in first
-    assert last.startswith("  it asks for SLURM_NTASKS, SLURM_PROCID; torchrun sets RANK")
+    assert said.startswith("  it asks for SLURM_NTASKS, SLURM_PROCID; torchrun sets RANK")
+    assert said.endswith("to verify it: --converted with a file of these lines")
+    script(tmp_path, "\n".join(line.strip() for line in lines[-3:]), "starter.py")
+    verdict = tried(tmp_path, server, monkeypatch, HEAD + SLURM + LOOP + "\nmain()\n", started="starter.py")
+    assert verdict.same, verdict.float64.first
+    assert verdict.met
+
+
+def test_variables_that_torchrun_has_no_name_for_are_only_named() -> None:
+    text = "os.environ['SLURM_PROCID'], os.environ['SLURM_NODELIST']"
+    assert "these lines" not in advice([ast.parse(text)], (), False, "port.py")
 
 
 @pytest.mark.parametrize(
@@ -174,12 +189,12 @@ def test_so_is_what_one_asks_for_that_fails(
     ],
 )  # fmt: skip
 def test_what_a_port_asks_for(text: str, given: tuple[str, ...], starts: bool, arguments: str | None) -> None:
-    told = advice([ast.parse(text)], given, starts).partition("--converted-arguments ")[2]
+    told = advice([ast.parse(text)], given, starts, "port.py").partition("--converted-arguments ")[2]
     assert told == (f'"{" ".join([*given, arguments])}"' if arguments else "")
 
 
 def test_open_mpis_variables() -> None:
-    told = advice([ast.parse("rank = int(os.environ['OMPI_COMM_WORLD_RANK'])")], (), False)
+    told = advice([ast.parse("rank = int(os.environ['OMPI_COMM_WORLD_RANK'])")], (), False, "port.py")
     assert told.startswith("it asks for OMPI_COMM_WORLD_RANK; torchrun sets RANK")
 
 
