@@ -20,9 +20,9 @@ Rank r computes chunk r of each batch, and all ranks get the outputs of the whol
 
 Names are followed from file to file; what is found by a computed name is a hazard (DDP902), and so is a wrap of what
 is certainly no model, but the result of a loss or a layer: on a CPU that goes unnoticed, on two devices DataParallel
-itself fails.
+itself fails. A note stands where autocast around the model has a dtype, of which DataParallel's threads never heard.
 
-docs/semantics.md#batch-size, docs/semantics.md#replicas.
+docs/semantics.md#batch-size, docs/semantics.md#replicas, docs/semantics.md#autocast-dtype.
 """
 
 import ast
@@ -32,6 +32,7 @@ from pathlib import Path
 from dp2ddp.codemod.edits import Finding, Hazard, Note
 from dp2ddp.codemod.knowledge.derived import CLASSES, DATA_PARALLEL
 from dp2ddp.codemod.looks.filling import fillings
+from dp2ddp.codemod.looks.forwards import forwards_of
 from dp2ddp.codemod.looks.mentions import is_type_test, mentions
 from dp2ddp.codemod.looks.replicated import has_own_classes, is_own_class
 from dp2ddp.codemod.looks.wrapper import IN_TURNS, Choice, only_prints, parts_take_turns, wrapper
@@ -53,6 +54,11 @@ ONE_OF_SEVERAL = Reason(
     "one-device-of-several",
     "this DataParallel has one device, beside others with more",
     "take it away here if its `module.` is not needed, then convert again",
+)
+AUTOCASTS = ("torch.autocast", "torch.amp.autocast", "torch.cuda.amp.autocast")
+OWN_DTYPE = Reason(
+    "autocast-dtype",
+    "DataParallel's replicas computed in float16 here, whatever dtype said; ranks compute in what it says",
 )
 NO_MODEL = Reason("no-model", "what is wrapped here is not a model but the result of one", "wrap the model")
 
@@ -83,6 +89,7 @@ class DataParallelWrap(Rule):
     )
 
     def look(self, module: Module) -> Iterator[Finding]:
+        yield from (Note(each, OWN_DTYPE) for each in _autocasts_around(module))
         wraps = {wrap.node: wrap for wrap in find_wraps(module.program)}
         for node, name in mentions(module, CLASSES):
             is_test = is_type_test(module, node)
@@ -100,6 +107,17 @@ class DataParallelWrap(Rule):
                 yield rename(node, helper, because)
             elif not is_test:
                 yield rebase(node, helper, because)
+
+
+def _autocasts_around(module: Module) -> Iterator[ast.AST]:
+    """Where autocast has a dtype of its own outside of forwards, and a model runs on several devices."""
+    if all(wrap.is_single for wrap in find_wraps(module.program)):
+        return
+    for call in (each for each in module.calls if each.name in AUTOCASTS):
+        dtype, around = call.argument(1, "dtype"), module.function_around(call.node)
+        is_other = dtype is not None and module.name(dtype) != "torch.float16"
+        if is_other and (module, around) not in forwards_of(module.program).surely_running:
+            yield call.node
 
 
 def _of_turns(program: Program) -> str:
