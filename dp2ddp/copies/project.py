@@ -20,7 +20,6 @@ from pathlib import Path
 from dp2ddp.copies.cloning import clone, make_like
 from dp2ddp.errors import SourceError
 from dp2ddp.source.folders import project_root
-from dp2ddp.source.git import as_typed
 from dp2ddp.source.survey import MANY, EntryKind, FolderEntry, is_below_left_out, survey
 from dp2ddp.words import size as size_text
 
@@ -64,18 +63,17 @@ def copy_project(
     entry = entry.resolve()
     converted = {path.resolve(): data for path, data in files.items()}
     root = project_root(entry, list(converted))
-    target = Path(os.path.realpath(target))
-    _refuse_target(target, root, force)
+    place = Path(os.path.realpath(target))
+    _refuse_target(place, root, force)
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as room:
-            copying = _Copying(root, Path(room) / target.name, target, _Results(tuple(written), root, entry))
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{place.name}-", dir=place.parent) as room:
+            copying = _Copying(root, Path(room) / place.name, place, _Results(tuple(written), root, entry))
             copying.run(converted)
-            kept = tuple(_move(copying.whole, target))
+            kept = tuple(_move(copying.whole, place))
     except OSError as error:
-        raise SourceError(f"{error.filename or target}: cannot be written ({error.strerror})") from error
-    script = as_typed(target / entry.relative_to(root))
-    return Copy(script, tuple(copying.linked), tuple(copying.left_out), kept)
+        raise SourceError(f"{error.filename or place}: cannot be written ({error.strerror})") from error
+    return Copy(target / entry.relative_to(root), tuple(copying.linked), tuple(copying.left_out), kept)
 
 
 class _Results:

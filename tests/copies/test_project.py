@@ -55,6 +55,10 @@ def links(copy: Path) -> set[str]:
     return {str(path.relative_to(copy)) for path in copy.rglob("*") if path.is_symlink()}
 
 
+def test_the_script_of_the_copy_is_named_as_its_place_was_typed(project: Path) -> None:
+    assert copied(project).script == Path("../copy/train.py")
+
+
 def test_the_copy_is_whole_but_for_version_control_caches_and_environments(project: Path) -> None:
     copied(project)
 
