@@ -47,4 +47,4 @@ def tell_all(news: Any = None, source: int = 0) -> Any:
     dist.broadcast_object_list(message, source, Rank.host)
     if message[1]:
         raise RuntimeError(message[1])
-    return news if is_source else pickle.loads(message[0])  # type: ignore[arg-type]  # the first one is bytes
+    return news if is_source else pickle.loads(message[0])  # type: ignore[arg-type]

@@ -26,19 +26,25 @@ class Rank0Loader(DataLoader):  # type: ignore[type-arg]
     def __iter__(self) -> Any:
         if self.num_workers == 0 or not together():
             return super().__iter__()
-        pins, self.pin_memory = self.pin_memory, False  # each rank pins its own copy
+        return self.rank0_batches()
+
+    def start_workers(self) -> Any:
+        """Rank 0's own batches. They are not pinned: each rank pins its copies."""
+        pins, self.pin_memory = self.pin_memory, False
         try:
-            return self.rank0_batches(super().__iter__, pins and torch.cuda.is_available())
+            return super().__iter__()
         finally:
             self.pin_memory = pins
 
-    def rank0_batches(self, start: Callable[[], Any], pins: bool) -> "Rank0Batches":
+    def rank0_batches(self) -> "Rank0Batches":
         kinds = {type(self.sampler).__name__, type(self._index_sampler).__name__}
         # they draw when a loop begins, and keep nothing
         of_torch = {"RandomSampler", "SequentialSampler", "BatchSampler", "_InfiniteConstantSampler"}
         if self.generator or kinds - of_torch:
             raise RuntimeError("Rank0Loader: a sampler or generator of your own: convert the script again")
-        return Rank0Batches(start, pins and not self.persistent_workers)  # which would go on a batch further
+        # workers that go on would go on a batch further
+        pins = self.pin_memory and torch.cuda.is_available() and not self.persistent_workers
+        return Rank0Batches(self.start_workers, pins)
 
 
 class Rank0Batches:
@@ -87,8 +93,8 @@ class Rank0Batches:
 class Rank0SamplerLoader(Rank0Loader):
     """A Rank0Loader with a sampler, or a generator, of the script's: it may count, or draw from its own stream."""
 
-    def rank0_batches(self, start: Callable[[], Any], pins: bool) -> Rank0Batches:
-        batches = FollowedBatches(start, self.follow_sampler())
+    def rank0_batches(self) -> Rank0Batches:
+        batches = FollowedBatches(self.start_workers, self.follow_sampler())
         if self.generator is not None:  # a seed for the workers was drawn from it
             self.generator.set_state(tell_all(self.generator.get_state()))
         return batches
