@@ -82,7 +82,7 @@ def end_if_alone() -> None:
         if time.monotonic() - since > EndOfBackward.timeout:
             error = sys.exc_info()[1] or "an error"
             words = "in backward, on this rank alone: the others wait for its sums, so the run ends"
-            print(f"rank {dist.get_rank()}: {error} {words}", file=sys.__stderr__)
+            print(f"rank {dist.get_rank()}: {error} {words}", file=sys.__stderr__, flush=True)
             sys.stdout.flush()
             os._exit(1)  # what else it would wait for does not come
         time.sleep(0.01)
