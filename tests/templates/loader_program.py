@@ -416,9 +416,8 @@ def unsendable() -> Iterator[Any]:
 class PinningLoader(Rank0Loader):
     """As on GPUs, where the script asks for pinned memory: a thread copies each batch, one ahead."""
 
-    def rank0_batches(self) -> Any:
-        self.pin_memory = True
-        return super().rank0_batches()
+    def rank0_batches(self, start: Callable[[], Any], pins: bool) -> Any:
+        return super().rank0_batches(start, pins=True)
 
 
 def pinned(loops: dict[str, Any]) -> Iterator[Any]:
