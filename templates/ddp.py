@@ -10,7 +10,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from .draws import replica_draws
 from .ranks import init_distributed, together
-from .replicas import ModuleState, make_replica, run_alone
+from .replicas import ModuleState, make_replica, run_alone, run_at_once
 from .rows import OwnRows, gather_rows
 from .trees import map_tensors
 
@@ -68,8 +68,7 @@ class WholeBatchDDP(DistributedDataParallel):
             self.check(state)
         copies = {**state.copy_buffers(), **{p: p.view_as(p) for p in state.parameters}}
         for copy in copies.values():
-            if hasattr(copy.grad_fn, "_set_sequence_nr"):  # its gradient is summed while backward goes on
-                copy.grad_fn._set_sequence_nr(2**62)
+            run_at_once(copy.grad_fn)  # its gradient is summed while backward goes on
         return make_replica(state, copies)(*inputs, **kwargs), copies
 
     def __reduce_ex__(self, protocol: Any) -> Any:

@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 
 from .model import WholeBatch
-from .replicas import ModuleState
+from .replicas import ModuleState, run_at_once
 from .sums import GradientSums
 
 
@@ -37,8 +37,7 @@ class OverlappingSums(GradientSums):
         copies = super().copies()
         for number, bucket in enumerate(self.buckets):
             leaving = LeaveRank.apply(self, number, *(copies[parameter] for parameter in bucket))
-            if hasattr(leaving[0].grad_fn, "_set_sequence_nr"):  # it runs as soon as its gradients are there
-                leaving[0].grad_fn._set_sequence_nr(2**62)
+            run_at_once(leaving[0].grad_fn)
             copies.update(zip(bucket, leaving))
         return copies
 

@@ -49,7 +49,7 @@ class ModuleState:
         """Sizes and strides of buffers behind a forward: observers' are empty until the first batch."""
         return [(each.shape, each.stride()) for each in (copies.get(each, each) for each in self.buffers())]
 
-    def share(self, layouts: Sequence[Any], beside: Sequence[torch.Tensor] = ()) -> None:
+    def share(self, layouts: Sequence[Any] = (), beside: Sequence[torch.Tensor] = ()) -> None:
         """Behind a forward, or what backward runs of it: what rank 0's replica has written is everybody's."""
         for parameter in self.written if dist.get_rank() else ():  # autograd may have saved what they were
             parameter.data = parameter.data.clone()
@@ -115,6 +115,12 @@ def copy_part(part: Any) -> Any:
     own = {"_buffers": part._buffers.copy(), "_modules": part._modules.copy(), "_parameters": {}}
     object.__setattr__(replica, "__dict__", {**vars(part), **own, "_is_replica": True})
     return replica
+
+
+def run_at_once(node: Any) -> None:
+    """Backward comes to a node as soon as its gradients are there, and not, as to what was made first, at the end."""
+    if hasattr(node, "_set_sequence_nr"):  # since torch 2.1
+        node._set_sequence_nr(2**62)
 
 
 def without_hooks() -> ContextManager[Any]:
