@@ -13,12 +13,11 @@ from .broadcast import exchange_numbers
 from .rank0 import ask_rank0
 from .ranks import ranks_apart
 
-SMALL = 2**16  # bytes of memory that are copied into the message
-
 
 class Packer(ForkingPickler):
     """Packs a batch as the worker did that made it; but large memory is lent, for private pages of each rank."""
 
+    small = 2**16  # bytes of memory that are copied into the message
     lends: Any = None  # where all ranks are on one machine, and it runs Linux: they try it once
     memories: Dict[int, Any] = {}  # rank 0's last batch
     mapping: Any = None  # done when all ranks have mapped it
@@ -29,7 +28,7 @@ class Packer(ForkingPickler):
         first = self.memories.setdefault(thing.data_ptr(), thing)
         if first is not thing:  # until torch 2.1, each view of one memory has its own name for it
             return torch.UntypedStorage.cpu, (first,)  # where it is
-        if self.lends and thing.nbytes() > SMALL:
+        if self.lends and thing.nbytes() > self.small:
             descriptor, size = thing._share_fd_cpu_()  # a worker's batch is shared memory already
             return torch.UntypedStorage.from_file, (f"/proc/{os.getpid()}/fd/{descriptor}", False, size)
         content = torch.empty(0, dtype=torch.uint8).set_(thing).numpy()
@@ -57,7 +56,7 @@ def let_go(mapping: Any, memories: Dict[int, Any]) -> None:
 def try_to_lend() -> None:
     """Find out whether all ranks can map what rank 0 has; else the whole batch goes into the message."""
     Packer.lends, is_mapped = True, False
-    probe = torch.frombuffer(bytearray(os.urandom(SMALL + 1)), dtype=torch.uint8)
+    probe = torch.frombuffer(bytearray(os.urandom(Packer.small + 1)), dtype=torch.uint8)
     with suppress(OSError, RuntimeError):
         message, probe = ask_rank0(lambda: (bytes(Packer.dumps(probe)), probe.clone()))
         is_mapped = torch.equal(pickle.loads(message), probe)

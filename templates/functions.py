@@ -3,6 +3,7 @@
 import io
 import weakref
 from contextlib import redirect_stdout
+from functools import partial
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
@@ -125,18 +126,13 @@ def replicate_on_ranks(network: torch.nn.Module, devices: Any, detach: bool = Fa
     for number, replica in enumerate(replicas):
         replica.of_all_ranks = number, copies, sums
         if number != dist.get_rank() and dist.get_world_size() > 1 and together():
-            replica.forward = Refuse(number)
+            replica.forward = partial(refuse_forward, number)
     return replicas
 
 
-class Refuse:
+def refuse_forward(number: int, /, *inputs: Any, **kwargs: Any) -> None:
     """The forward of another rank's replica."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-    def __call__(self, *inputs: Any, **kwargs: Any) -> None:
-        raise RuntimeError(f"replica {self.number} runs on rank {self.number}: call it by parallel_apply")
+    raise RuntimeError(f"replica {number} runs on rank {number}: call it by parallel_apply")
 
 
 class Broadcasts:

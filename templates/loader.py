@@ -23,14 +23,17 @@ class Rank0Loader(DataLoader):  # type: ignore[type-arg]
     With a sampler or a generator of your own, take Rank0SamplerLoader.
     """
 
+    goes_ahead = True  # where a batch is to be pinned, it is asked for early
+
     def __iter__(self) -> Any:
         if self.num_workers == 0 or not together():
             return super().__iter__()
-        pins, self.pin_memory = self.pin_memory, False  # each rank pins its own copy
+        asked, self.pin_memory = self.pin_memory, False  # each rank pins its own copy
+        pins = asked and self.goes_ahead and torch.cuda.is_available()
         try:
-            return self.rank0_batches(super().__iter__, pins and torch.cuda.is_available())
+            return self.rank0_batches(super().__iter__, pins)
         finally:
-            self.pin_memory = pins
+            self.pin_memory = asked
 
     def rank0_batches(self, start: Callable[[], Any], pins: bool) -> "Rank0Batches":
         kinds = {type(self.sampler).__name__, type(self._index_sampler).__name__}
@@ -87,8 +90,10 @@ class Rank0Batches:
 class Rank0SamplerLoader(Rank0Loader):
     """A Rank0Loader with a sampler, or a generator, of the script's: it may count, or draw from its own stream."""
 
+    goes_ahead = False
+
     def rank0_batches(self, start: Callable[[], Any], pins: bool) -> Rank0Batches:
-        batches = FollowedBatches(start, self.follow_sampler())
+        batches = FollowedBatches(start, pins, self.follow_sampler())
         if self.generator is not None:  # a seed for the workers was drawn from it
             self.generator.set_state(tell_all(self.generator.get_state()))
         return batches
@@ -106,10 +111,10 @@ class Rank0SamplerLoader(Rank0Loader):
 class FollowedBatches(Rank0Batches):
     """Rank 0's batches; the other ranks ask the sampler as its loader does."""
 
-    def __init__(self, start: Callable[[], Any], following: Iterator[None]) -> None:
+    def __init__(self, start: Callable[[], Any], pins: bool, following: Iterator[None]) -> None:
         self.following = following if dist.get_rank() else iter(())
         self.follow()
-        super().__init__(start, pins=False)
+        super().__init__(start, pins)
 
     def __next__(self) -> Any:
         if together():

@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 import torch
 import torch.distributed as dist
 
-from .broadcast import Rank
+from .broadcast import Rank, exchange_numbers
 from .draws import replica_draws
 from .ranks import init_distributed, together
 from .replicas import ModuleState, learned_beside, make_replica, run_alone, share_tensors, without_hooks
@@ -94,6 +94,8 @@ def compute_own_rows(wrapper: Any, /, *inputs: Any, **kwargs: Any) -> Any:
     counts, ways = rows.settle(tree, drew, copies, partial(comes_to, ties))
     sums.begin()
     for (place, (tie, *_)), of_ranks in zip(product(range(len(counts)), ties), ways):
+        if any(of_ranks) and not all(of_ranks):
+            refuse_reentrant(rows.outputs[place])
         if any(of_ranks) and not of_ranks[dist.get_rank()]:  # then backward comes there on all ranks
             rows.outputs[place] = rows.outputs[place] + tie.reshape(-1)[:0].abs().sum()
     whole = map(wrapper.join_rows, rows.outputs, counts, [wrapper.dim] * len(counts))
@@ -155,6 +157,12 @@ def comes_to(ties: Sequence[Sequence[torch.Tensor]], output: torch.Tensor) -> Li
     """To which ties, each of tensors that autograd has from one place, a backward from an output comes."""
     if len(ties) < 2:
         return [output.requires_grad for _ in ties]
+    nodes = nodes_behind(output)
+    return [any(each.grad_fn in nodes for each in tie) for tie in ties]
+
+
+def nodes_behind(output: torch.Tensor) -> Set[Any]:
+    """What autograd has recorded of an output."""
     nodes: Set[Any] = set()
     ahead: List[Any] = [output.grad_fn]
     while ahead:
@@ -162,4 +170,13 @@ def comes_to(ties: Sequence[Sequence[torch.Tensor]], output: torch.Tensor) -> Li
         if node is not None and node not in nodes:
             nodes.add(node)
             ahead += [each for each, _ in node.next_functions]
-    return [any(each.grad_fn in nodes for each in tie) for tie in ties]
+    return nodes
+
+
+def refuse_reentrant(output: torch.Tensor) -> None:
+    """Refuse a reentrant checkpoint where some chunks want no gradient: it sums by itself, on the others alone."""
+    kinds = {node.name() for node in nodes_behind(output)}
+    if any(has for (has,) in exchange_numbers(["CheckpointFunctionBackward" in kinds])):
+        raise RuntimeError(
+            "an output wants a gradient on some ranks: call checkpoint with use_reentrant=False"
+        )

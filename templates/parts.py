@@ -72,6 +72,8 @@ class Parts(torch.Tensor):
                     for each in parts:
                         each.was_used = True
                     return answer
+        if function is torch.autograd.grad:
+            return gradients_of_rows(*args, **kwargs)
         refuse_late(function, parts)
         args, kwargs = map_tensors(make_whole, (args, kwargs))
         return function(*args, **kwargs)
@@ -110,9 +112,20 @@ def bind_views(answer: Any, like: Parts, function: Any, args: Any, kwargs: Any) 
 def refuse_late(function: Any, parts: List[Parts]) -> None:
     """Refuse to hang on a tensor what its uses in parts would pass by."""
     name = function.__name__
-    hooks = name in ("register_hook", "retain_grad", "requires_grad_", "grad")
-    if hooks and any(each.everything is None and each.was_used for each in parts):
+    of_gradients = name in ("register_hook", "retain_grad", "requires_grad_", "grad")
+    if of_gradients and any(each.was_used for each in parts):
         raise RuntimeError(f"{name} of an output that lies in parts on all ranks: clone it before")
+
+
+def gradients_of_rows(outputs: Any, inputs: Sequence[torch.Tensor], **options: Any) -> Any:
+    """torch.autograd.grad: the gradient of what lies in parts is that of each rank's rows, and lies in parts."""
+    outputs, options = map_tensors(make_whole, (outputs, options))
+    parts = [each if isinstance(each, Parts) and each.is_in_parts() else None for each in inputs]
+    whole = [each for each, own in zip(inputs, parts) if isinstance(each, Parts) and own is None]
+    refuse_late(torch.autograd.grad, whole)
+    sources = [make_whole(each) if own is None else own.rows for each, own in zip(inputs, parts)]
+    gradients = torch.autograd.grad(outputs, sources, **options)
+    return tuple(g if own is None or g is None else in_parts(g, own) for g, own in zip(gradients, parts))
 
 
 class HoldRows(torch.autograd.Function):

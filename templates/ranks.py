@@ -34,9 +34,7 @@ def init_distributed() -> None:
         if dist.is_nccl_available() and int(os.environ.get("LOCAL_WORLD_SIZE", 1)) <= devices:
             backend = "nccl"  # which wants a device for each rank
         if len({*map(torch.cuda.get_device_name, range(devices))}) > 1:
-            sys.stderr.write(
-                "GPUs of different kinds draw other numbers into large tensors: draw those on the CPU\n"
-            )
+            sys.stderr.write("GPUs of different kinds draw other large tensors: draw those on the CPU\n")
     if "RANK" in os.environ:
         dist.init_process_group(backend, timeout=timeout if backend == "gloo" else timedelta(hours=2))
         Rank.host = dist.new_group(backend="gloo", timeout=timeout) if backend == "nccl" else None
@@ -97,7 +95,10 @@ def count_ranks() -> int:
 def together() -> bool:
     """Whether the other ranks do the same now: not in workers and threads, and not while rank 0 is alone."""
     in_main = threading.current_thread() is threading.main_thread()
-    return in_main and not Rank.is_alone and Rank.process == os.getpid()
+    is_rank = in_main and not Rank.is_alone and Rank.process == os.getpid()
+    if is_rank and Rank.before_meeting:
+        Rank.before_meeting()
+    return is_rank
 
 
 @contextmanager

@@ -49,7 +49,7 @@ class ModuleState:
         """Sizes and strides of buffers behind a forward: observers' are empty until the first batch."""
         return [(each.shape, each.stride()) for each in (copies.get(each, each) for each in self.buffers())]
 
-    def share(self, layouts: Sequence[Any], beside: Sequence[torch.Tensor] = ()) -> None:
+    def share(self, layouts: Sequence[Any] = (), beside: Sequence[torch.Tensor] = ()) -> None:
         """Behind a forward, or what backward runs of it: what rank 0's replica has written is everybody's."""
         for parameter in self.written if dist.get_rank() else ():  # autograd may have saved what they were
             parameter.data = parameter.data.clone()
@@ -115,6 +115,20 @@ def copy_part(part: Any) -> Any:
     own = {"_buffers": part._buffers.copy(), "_modules": part._modules.copy(), "_parameters": {}}
     object.__setattr__(replica, "__dict__", {**vars(part), **own, "_is_replica": True})
     return replica
+
+
+def buckets_of(parameters: Sequence[torch.Tensor]) -> List[List[torch.Tensor]]:
+    """As DistributedDataParallel lays them: the last parameters are the first to have gradients."""
+    last_first = parameters[::-1]
+    assign: Any = dist._compute_bucket_assignment_by_size  # type: ignore[attr-defined]
+    places = assign(last_first, [2**20, 25 * 2**20])[0] if last_first else []
+    return [[last_first[place] for place in bucket] for bucket in places]
+
+
+def run_at_once(node: Any) -> None:
+    """Backward comes to a node as soon as its gradients are there, and not, as to what was made first, at the end."""
+    if hasattr(node, "_set_sequence_nr"):  # since torch 2.1
+        node._set_sequence_nr(2**62)
 
 
 def without_hooks() -> ContextManager[Any]:

@@ -50,20 +50,21 @@ class OwnRows:
         form = zlib.crc32(repr(shapes).encode())
         counts = [output.shape[self.dim] for output in self.outputs]
         ways = [way for output in self.outputs for way in way_back(output)]
-        wrote = self.writes_data or self.versions != [each._version for each in self.state.parameters]
+        wrote_weights = self.writes_data or self.versions != [each._version for each in self.state.parameters]
         wrote_rows = any(first._version != version for first, version in self.in_place)
         layouts = self.state.layouts(copies)
-        numbers = exchange_numbers([form, wrote_rows, wrote, hash(tuple(layouts)), *drew, *counts, *ways])
-        if any(each[0] != form for each in numbers):
+        own = [form, wrote_rows, wrote_weights, hash(tuple(layouts)), *drew, *counts, *ways]
+        forms, rows_written, weights_written, hashes, *others = zip(*exchange_numbers(own))  # of all ranks
+        if len({*forms}) > 1:
             reason = "outputs of other shapes are not gathered (pad_packed_sequence: total_length)"
             raise RuntimeError(f"{reason}, nor dicts in another order")
-        go_on_behind(numbers[0][4 : 4 + len(drew)])
-        self.state.written = self.state.parameters if any(each[2] for each in numbers) else ()
-        if any(each[3] != numbers[0][3] for each in numbers):  # a bank grew by more rows on some ranks
+        go_on_behind([of_ranks[0] for of_ranks in others[: len(drew)]])
+        self.state.written = self.state.parameters if any(weights_written) else ()
+        if len({*hashes}) > 1:  # a bank grew by more rows on some ranks
             layouts = tell_all(layouts)
-        self.state.share(layouts, [first for first, _ in self.in_place if numbers[0][1]])
-        of_ranks = [*zip(*numbers)][4 + len(drew) :]
-        return of_ranks[: len(counts)], of_ranks[len(counts) :]
+        self.state.share(layouts, [first for first, _ in self.in_place if rows_written[0]])
+        del others[: len(drew)]
+        return others[: len(counts)], others[len(counts) :]
 
     def keep(self, output: Any) -> Any:
         """Keep this rank's rows of an output. DataParallel cannot gather numbers, arrays and most objects."""

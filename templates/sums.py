@@ -39,7 +39,7 @@ class GradientSums:
         # a checkpoint may have run its part of the forward again; in turns, rank 0 alone writes into what is its own
         versions = [buffer._version for buffer in self.state.buffers()]
         if self.state.written or self.saves_buffers or self.versions != versions:
-            self.state.share(self.state.layouts({}))
+            self.state.share()
         self.begin()
         return sums
 
@@ -48,7 +48,9 @@ class GradientSums:
 
 
 def or_zeros(gradients: Sequence[Any], parameters: Sequence[torch.Tensor]) -> List[torch.Tensor]:
-    return [torch.zeros_like(p) if g is None else g for g, p in zip(gradients, parameters)]
+    """Dense gradients, as they can be summed: a sparse one is where there are gradients of gradients."""
+    dense = (g.to_dense() if g is not None and g.is_sparse else g for g in gradients)
+    return [torch.zeros_like(p) if g is None else g for g, p in zip(dense, parameters)]
 
 
 def sum_sparse(gradient: Any, table: torch.Tensor) -> torch.Tensor:

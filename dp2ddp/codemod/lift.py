@@ -108,11 +108,11 @@ class Template:
                 self.imports.setdefault(line.bound, []).append(line)
 
     def segment(self, node: ast.stmt) -> str:
-        """The text of a definition, with the comment lines right above it."""
+        """The lines of a definition, with the comment lines right above it."""
         starts, first = self.positions.line_starts, bounds(node)[0] - 1
         while first and self.text.startswith("#", starts[first - 1]):
             first -= 1
-        return self.text[starts[first] : self.positions.span(node).end]
+        return self.text[starts[first] : self.positions.next_line(bounds(node)[2])].rstrip()
 
     @cached_property
     def texts(self) -> dict[str, str]:

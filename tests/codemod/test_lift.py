@@ -10,7 +10,7 @@ from dp2ddp.codemod.lift import Library, Lifted, read_templates
 from dp2ddp.errors import ConversionError
 
 TEMPLATES = {
-    "process": '"""P."""\nimport os\nimport torch\nimport torch.distributed as dist\n\nLIMIT = 3\n\n\n'
+    "process": '"""P."""\nimport os\nimport torch\nimport torch.distributed as dist\n\nLIMIT = 3  # as many\n\n\n'
     'def world():\n    """W ranks."""\n    return dist.get_world_size() if LIMIT else os.getpid()\n\n\n'
     "def unused():\n    pass\n",
     "rows": "import math\nfrom .process import world\n\n\n# What a comment says stays.\n@property\ndef gather(rows):\n"
@@ -26,7 +26,7 @@ def test_the_closure_is_lifted_in_the_order_of_use() -> None:
     lifted = lift("gather")
 
     assert [text.splitlines()[0] for text in lifted.definitions] == [
-        "LIMIT = 3",
+        "LIMIT = 3  # as many",
         "def world():",
         "# What a comment says stays.",
     ]

@@ -15,6 +15,7 @@ import torch.distributed as dist
 from dp2ddp.templates.ddp import WholeBatchDDP
 from dp2ddp.templates.model import WholeBatch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 
 def refusal(act: Callable[[], object]) -> str:
@@ -77,6 +78,27 @@ def sums_beside_backward() -> None:
         raise RuntimeError(f"gradients came in this order: {order}")
 
 
+def reentrant_checkpoints_of_some() -> None:
+    """Each of them sums by itself, so a rank whose rows want no gradient would wait for ever."""
+
+    class Thrifty(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            out: torch.Tensor = checkpoint(super().forward, x + self.bias[0], use_reentrant=True)
+            return out if x.min() < 4 else out.detach()
+
+    WholeBatch(Thrifty(3, 2))(ROWS).sum().backward()
+
+
+def gradients_of_sparse_gradients() -> None:
+    """Refused by nothing: a penalty beside a table whose gradients are sparse, as on one device."""
+    table, rows = nn.Embedding(6, 3, sparse=True), torch.arange(5)
+    found = []
+    for model in (table, WholeBatch(table)):
+        (slope,) = torch.autograd.grad(model(rows).pow(2).sum(), table.weight, create_graph=True)
+        found += torch.autograd.grad(slope.to_dense().pow(2).sum(), table.weight)
+    torch.testing.assert_close(found[0].to_dense(), found[1].to_dense())
+
+
 class Watched(nn.Module):
     """Tells when the gradient of what it hands on comes."""
 
@@ -133,5 +155,7 @@ REFUSALS: dict[str, Callable[[], None]] = {
         two_forwards_two_backwards,
         an_ordinary_step,
         sums_beside_backward,
+        reentrant_checkpoints_of_some,
+        gradients_of_sparse_gradients,
     )
 }

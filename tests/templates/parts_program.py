@@ -75,6 +75,10 @@ def write_elsewhere(x: torch.Tensor) -> torch.Tensor:
     return x * result.flip(0)
 
 
+def gradient_of(value: Any, *tensors: Any) -> Any:
+    return torch.autograd.grad(value, tensors, create_graph=True)[0]
+
+
 Case = Callable[[Any], Any]
 # Computed of the own rows: nothing is gathered.
 IN_PARTS: dict[str, Case] = {
@@ -122,6 +126,7 @@ IN_PARTS: dict[str, Case] = {
     "of_other_parts": lambda x: F.mse_loss(x, numbers(*IMAGES)) + (x * x.detach()).mean(),
     "chunks": lambda x: (x.chunk(3, dim=1)[0] * x.chunk(3, dim=1)[2]).sum(),
     "front_dim": lambda x: x.unsqueeze(1).squeeze(1).mean(),
+    "gradient": lambda x: (gradient_of(x.pow(3).mean(), x) * x).sum(),
 }
 
 
@@ -185,6 +190,7 @@ WHOLE: dict[str, Case] = {
     "given_to_rank0": lambda x: x + ask_rank0(lambda pairs: pairs["x"][0].detach().cumsum(0), {"x": [x]}),
     "between_functions": lambda x: (lambda y: y.sigmoid() + Twice.apply(y))(Twice.apply(x * 3)),
     "written_elsewhere": write_elsewhere,
+    "gradient_of_whole": lambda x: gradient_of(x.cumsum(0).pow(2).sum(), x) * x,
     "beside_learned": lambda x: F.mse_loss(x * LEARNED.exp(), numbers(*IMAGES)) + LEARNED.sum(),
     "learned_target": lambda x: F.mse_loss(x, numbers(*IMAGES) * LEARNED),
 }
@@ -197,18 +203,29 @@ PENALTIES: dict[str, Case] = {
 }
 
 
-def hook_too_late(x: Any) -> Any:
+def hook_too_late(x: Any, look: Case = len) -> Any:
     y = x * 1
     kept = y.sum()
+    look(y)
     y.register_hook(lambda g: g * 2)
     return kept
+
+
+def gradient_too_late(x: Any) -> Any:
+    y = x * 1
+    return gradient_of(y.pow(2).sum() + y.cumsum(0).pow(2).sum(), y)
 
 
 def rank0_alone(x: Any) -> Any:
     return x + ask_rank0(lambda: make_whole(x).detach() * 1)
 
 
-REFUSED: dict[str, Case] = {"hook_too_late": hook_too_late, "rank0_alone": rank0_alone}
+REFUSED: dict[str, Case] = {
+    "hook_too_late": hook_too_late,
+    "hook_behind_whole": lambda x: hook_too_late(x, lambda y: y.cumsum(0)),
+    "gradient_too_late": gradient_too_late,
+    "rank0_alone": rank0_alone,
+}
 
 
 @contextlib.contextmanager

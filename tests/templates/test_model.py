@@ -119,6 +119,8 @@ def test_what_ddp_would_not_see_is_refused(found: Any, world: int) -> None:
             "two_forwards_two_backwards": "a step has two forwards, or two backwards",
             "an_ordinary_step": "",
             "sums_beside_backward": "",
+            "reentrant_checkpoints_of_some": "an output wants a gradient on some ranks",
+            "gradients_of_sparse_gradients": "",
         }
 
 

@@ -1,10 +1,10 @@
 """Say what a replica would leave on its own rank.
 
 A hazard where a backward of a torch.autograd.Function, or a hook on gradients, prints or fills a list, a counter,
-an object; where a forward reads a variable of a file that is learned; where it asks for the number of its device, or
-has a gradient retained, in a program whose forwards fill something; where a function is asked for its
-`cache_info()`; and for draws in such a backward or hook (shake-shake), or in a function under `functools.lru_cache`,
-whose memory each rank has for itself.
+an object; where a forward reads a variable of a file that is learned; where, in a program whose forwards fill
+something, one asks for the number of its device, has a gradient retained, or may fill it in a checkpoint; where a
+function is asked for its `cache_info()`; and for draws in such a backward or hook (shake-shake), or in a function
+under `functools.lru_cache`, whose memory each rank has for itself.
 
 DataParallel's replicas are threads of one process: each finds there what the others have left, and the script all
 of it. Where a forward fills what outlives it, each rank runs all replicas (DDP201), on one device. Backward runs on
@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Finding, Hazard
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.knowledge.methods import MethodDoes, method
-from dp2ddp.codemod.looks.filling import fillings_in_backward
+from dp2ddp.codemod.looks.filling import fillings, fillings_in_backward
 from dp2ddp.codemod.looks.forwards import forwards_of
 from dp2ddp.codemod.looks.wrapper import takes_turns
 from dp2ddp.codemod.model.modules import Call, Module
@@ -35,6 +35,11 @@ IN_BACKWARD = Reason(
     "filled-in-backward",
     "`{code}` in a backward: each rank would have that of its own rows",
     "do it behind backward(), or in a hook on a parameter",
+)
+IN_CHECKPOINT = Reason(
+    "filled-in-checkpoint",
+    "`{code}` may be part of a checkpoint: in backward each rank runs that again for its own rows alone",
+    "fill it outside of the checkpoint",
 )
 COUNTED = Reason(
     "cache-counted",
@@ -90,6 +95,24 @@ class LeftOnOneRank(Rule):
                     return Scale.apply(x)
             net = torch.nn.DataParallel(Net())
         """),
+        flags("""
+            # `seen.append` may be part of a checkpoint
+            import torch
+            from torch.utils.checkpoint import checkpoint
+            seen, rows = [], []
+            class Block(torch.nn.Module):
+                def forward(self, x):
+                    seen.append(len(x))
+                    return x
+            class Net(torch.nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.block = Block()
+                def forward(self, x):
+                    rows.append(len(x))
+                    return checkpoint(self.block, x, use_reentrant=False)
+            net = torch.nn.DataParallel(Net())
+        """),
         Untouched("""
             import torch
             norms, net = [], torch.nn.DataParallel(Net())
@@ -105,6 +128,9 @@ class LeftOnOneRank(Rule):
             is_set_to_constant = isinstance(around, ast.Assign) and isinstance(around.value, ast.Constant)
             if home is module and not is_set_to_constant:
                 yield Hazard(node, IN_BACKWARD.of(code=ast.unparse(node)))
+        for home, node in fillings(program) if takes_turns(program) else ():
+            if home is module and _may_be_checkpointed(module, node):
+                yield Hazard(node, IN_CHECKPOINT.of(code=ast.unparse(node)))
         functions = (each for home, each in forwards.surely_running if home is module)
         for node in dict.fromkeys(node for each in functions for node in forwards.nodes_of(each)):
             for what, why in _in_forward(module, node):
@@ -117,6 +143,18 @@ class LeftOnOneRank(Rule):
             elif _draws(call) and (call.node in in_backward or _is_cached(module, call)):
                 why = DRAWN if call.node in in_backward else KEPT
                 yield Hazard(call.node, why.of(name=call.name or f".{call.method}"))
+
+
+def _may_be_checkpointed(module: Module, node: ast.AST) -> bool:
+    """Whether forwards call a checkpoint, but not in the function around, which is then outside of it."""
+    running, own = forwards_of(module.program).running, module.function_around(node)
+    around = [
+        {*home.around(call.node)}
+        for home, call in module.program.calls
+        if (call.name or "").startswith("torch.utils.checkpoint.checkpoint")
+        if home.function_around(call.node) in running
+    ]
+    return bool(around) and not any(own in each for each in around)
 
 
 def _in_forward(module: Module, node: ast.AST) -> Iterator[tuple[ast.AST, Reason]]:
