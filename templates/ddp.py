@@ -82,11 +82,14 @@ class CopyBucket(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *parameters: torch.Tensor) -> Any:
+        ctx.came = False
         ctx.set_materialize_grads(False)
         return tuple(parameter.view_as(parameter) for parameter in parameters)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
+        refuse(ctx.came, "a part of the forward has a backward of its own, as a reentrant checkpoint has")
+        ctx.came = True
         return gradients
 
 
