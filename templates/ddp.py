@@ -10,7 +10,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from .draws import replica_draws
 from .ranks import init_distributed, together
-from .replicas import ModuleState, buckets_of, learned_beside, make_replica, run_alone, run_at_once
+from .replicas import ModuleState, buckets_of, make_replica, run_alone, run_at_once
 from .rows import OwnRows, gather_rows
 from .trees import map_tensors
 
@@ -59,7 +59,8 @@ class WholeBatchDDP(DistributedDataParallel):
         refuse(others, "other parameters are trained than at the wrap")
         hooked = any(each._backward_hooks for each in (*trained, *state.parts))
         refuse(hooked, "a parameter or a layer has a backward hook")
-        learned = any(each.is_leaf for each in learned_beside(state))
+        held = [each for part in state.parts for each in (*part._buffers.values(), *vars(part).values())]
+        learned = any(type(each) is torch.Tensor and each.requires_grad and each.is_leaf for each in held)
         refuse(learned, "a layer has a tensor that is no parameter, and wants a gradient")
         self.may_sum = True
 
@@ -83,7 +84,6 @@ class CopyBucket(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *parameters: torch.Tensor) -> Any:
         ctx.came = False
-        ctx.set_materialize_grads(False)
         return tuple(parameter.view_as(parameter) for parameter in parameters)
 
     @staticmethod
