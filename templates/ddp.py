@@ -10,7 +10,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from .draws import replica_draws
 from .ranks import init_distributed, together
-from .replicas import ModuleState, make_replica, run_alone, run_at_once
+from .replicas import ModuleState, buckets_of, make_replica, run_alone, run_at_once
 from .rows import OwnRows, gather_rows
 from .trees import map_tensors
 
@@ -31,6 +31,7 @@ class WholeBatchDDP(DistributedDataParallel):
         self.broadcast_buffers = False  # before forwards: they are shared behind them
         self.replicas = dist.get_world_size() if device_ids is None else len(device_ids)
         self.trained = [p for p in module.parameters() if p.requires_grad]
+        self.buckets = buckets_of(self.trained)
         self.may_sum = False  # DistributedDataParallel does it once behind each forward
         atexit.register(drop_reducer, weakref.ref(self))
 
@@ -66,13 +67,30 @@ class WholeBatchDDP(DistributedDataParallel):
     def _run_ddp_forward(self, state: ModuleState, *inputs: Any, **kwargs: Any) -> Any:
         if torch.is_grad_enabled():
             self.check(state)
-        copies = {**state.copy_buffers(), **{p: p.view_as(p) for p in state.parameters}}
-        for copy in copies.values():
-            run_at_once(copy.grad_fn)  # its gradient is summed while backward goes on
+        copies = state.copy_buffers()
+        for bucket in self.buckets:
+            copies.update(zip(bucket, CopyBucket.apply(*bucket)))
+            run_at_once(copies[bucket[0]].grad_fn)  # gradients are summed while backward goes on
+        copies.update({p: p.view_as(p) for p in state.parameters if p not in copies})
         return make_replica(state, copies)(*inputs, **kwargs), copies
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         refuse(True, "the model is copied, or saved as a whole")
+
+
+class CopyBucket(torch.autograd.Function):
+    """Copies of a bucket's parameters: one step of backward, where each for itself would have one."""
+
+    @staticmethod
+    def forward(ctx: Any, *parameters: torch.Tensor) -> Any:
+        ctx.came = False
+        return tuple(parameter.view_as(parameter) for parameter in parameters)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        refuse(ctx.came, "a part of the forward has a backward of its own, as a reentrant checkpoint has")
+        ctx.came = True
+        return gradients
 
 
 class GatherRows(torch.autograd.Function):

@@ -28,12 +28,12 @@ class Rank0Loader(DataLoader):  # type: ignore[type-arg]
     def __iter__(self) -> Any:
         if self.num_workers == 0 or not together():
             return super().__iter__()
-        asked, self.pin_memory = self.pin_memory, False  # each rank pins its own copy
-        pins = asked and self.goes_ahead and torch.cuda.is_available()
+        requested, self.pin_memory = self.pin_memory, False  # each rank pins its own copy
+        pins = requested and self.goes_ahead and torch.cuda.is_available()
         try:
             return self.rank0_batches(super().__iter__, pins)
         finally:
-            self.pin_memory = asked
+            self.pin_memory = requested
 
     def rank0_batches(self, start: Callable[[], Any], pins: bool) -> "Rank0Batches":
         kinds = {type(self.sampler).__name__, type(self._index_sampler).__name__}

@@ -44,42 +44,38 @@ def raise_on_all(error: Optional[Exception]) -> None:
         raise error or error_of_all
 
 
-class EndOfBackward:
-    """Autograd calls it at the end of a backward, and drops it uncalled where one fails."""
+class Backward:
+    """A backward that has come to outputs, until it ends."""
 
-    is_awaited = False
-    failed: List[int] = []  # how many sums of gradients had set out
-    errors = 0  # of all ranks
+    sums: Optional[List[OverlappingSums]] = None
+    errors = 0  # in those of all ranks
     timeout = 60  # seconds: what fails on all ranks has failed on each by then
-
-    def __call__(self) -> None:
-        EndOfBackward.is_awaited = False
-
-    def __del__(self) -> None:
-        if self.is_awaited:
-            EndOfBackward.is_awaited = False
-            self.failed.append(sum(len(sums.works) for sums in OverlappingSums.in_graphs))
 
 
 def begin_backward(gradient: torch.Tensor) -> None:
-    """A hook of outputs: a backward comes to what ranks compute of their own rows."""
-    if not EndOfBackward.is_awaited:
-        EndOfBackward.is_awaited, Rank.before_meeting = True, end_if_alone
-        torch.autograd.Variable._execution_engine.queue_callback(EndOfBackward())
+    """A hook of outputs: from here on a rank computes gradients of its own rows."""
+    if Backward.sums is None:
+        Backward.sums, Rank.before_meeting = [*OverlappingSums.in_graphs], end_if_alone
+        torch.autograd.Variable._execution_engine.queue_callback(end_backward)
+
+
+def end_backward() -> None:
+    """Autograd calls it at the end of a backward that does not fail."""
+    Backward.sums = None
 
 
 def end_if_alone() -> None:
-    """Before ranks meet: behind an error in backward, go on if it was that of all ranks, at the same place."""
-    if not EndOfBackward.failed:
+    """Before ranks meet: behind a backward that has failed, go on if it has on all ranks, at the same place."""
+    is_inside = getattr(torch._C, "_current_graph_task_id", int)() >= 0  # old torch does not say
+    if Backward.sums is None or is_inside:
         return
-    EndOfBackward.errors += 1
-    sums = EndOfBackward.failed[0]
-    EndOfBackward.failed.clear()
+    sums = sum(len(each.works) for each in Backward.sums)
+    Backward.sums, Backward.errors = None, Backward.errors + 1
     store, since = dist.distributed_c10d._get_default_store(), time.monotonic()
-    place = f"error {EndOfBackward.errors} in a backward, behind {sums} sums"
+    place = f"error {Backward.errors} in a backward, behind {sums} sums"
     store.add(place, 1)
     while store.add(place, 0) < dist.get_world_size():
-        if time.monotonic() - since > EndOfBackward.timeout:
+        if time.monotonic() - since > Backward.timeout:
             error = sys.exc_info()[1] or "an error"
             words = "in backward, on this rank alone: the others wait for its sums, so the run ends"
             print(f"rank {dist.get_rank()}: {error} {words}", file=sys.__stderr__, flush=True)

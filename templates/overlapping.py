@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 
 from .model import WholeBatch
-from .replicas import ModuleState, run_at_once
+from .replicas import ModuleState, buckets_of, run_at_once
 from .sums import GradientSums
 
 
@@ -22,10 +22,7 @@ class OverlappingSums(GradientSums):
 
     def __init__(self, state: ModuleState, wait: bool) -> None:
         super().__init__(state, wait)
-        last_first = self.dense[::-1]  # the last parameters are the first to have gradients
-        assign: Any = dist._compute_bucket_assignment_by_size  # type: ignore[attr-defined]
-        places = assign(last_first, [2**20, 25 * 2**20])[0] if last_first else []
-        self.buckets = [[last_first[place] for place in bucket] for bucket in places]
+        self.buckets = buckets_of(self.dense)
         self.in_graphs.add(self)
 
     def begin(self) -> None:

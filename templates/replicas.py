@@ -117,6 +117,14 @@ def copy_part(part: Any) -> Any:
     return replica
 
 
+def buckets_of(parameters: Sequence[torch.Tensor]) -> List[List[torch.Tensor]]:
+    """As DistributedDataParallel lays them: the last parameters are the first to have gradients."""
+    last_first = parameters[::-1]
+    assign: Any = dist._compute_bucket_assignment_by_size  # type: ignore[attr-defined]
+    places = assign(last_first, [2**20, 25 * 2**20])[0] if last_first else []
+    return [[last_first[place] for place in bucket] for bucket in places]
+
+
 def run_at_once(node: Any) -> None:
     """Backward comes to a node as soon as its gradients are there, and not, as to what was made first, at the end."""
     if hasattr(node, "_set_sequence_nr"):  # since torch 2.1

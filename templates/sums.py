@@ -70,7 +70,7 @@ def sum_over_ranks(tensors: Sequence[torch.Tensor]) -> List[torch.Tensor]:
         message = torch.cat([tensors[place].reshape(-1) for place in places])
         dist.all_reduce(message)
         for place, part in zip(places, message.split([tensors[place].numel() for place in places])):
-            sums[place] = part.view(tensors[place].shape)
+            sums[place] = part.view_as(tensors[place])
     return sums
 
 

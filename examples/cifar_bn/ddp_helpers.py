@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 880d48ff): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition c934b97a): yours now, it needs torch alone."""
 
 import atexit
 import functools
@@ -33,9 +33,10 @@ class Rank:
     host: Any = None  # the group for what lies on the host: gloo's, beside NCCL's for what lies on GPUs
     make_whole: Any = None  # for what rank 0 does alone: outputs that lie in parts on all ranks
     before_forward: Any = None  # shares what is trained outside of the model
+    before_meeting: Any = None  # asks whether a backward has failed, in a script that catches errors
     device_stream: Any = None  # random numbers of device r, from which replica r draws on rank r > 0
     is_alone = False  # while rank 0 does something that the others do not
-    process = 0
+    process = 0  # its number, while there are ranks; workers of loaders and pools have others
 
 
 def group_of(tensor: torch.Tensor) -> Any:
@@ -67,7 +68,7 @@ def tell_all(news: Any = None, source: int = 0) -> Any:
     dist.broadcast_object_list(message, source, Rank.host)
     if message[1]:
         raise RuntimeError(message[1])
-    return news if is_source else pickle.loads(message[0])
+    return news if is_source else pickle.loads(message[0])  # type: ignore[arg-type]
 
 
 def host_streams() -> List[Any]:
@@ -111,9 +112,7 @@ def init_distributed() -> None:
         if dist.is_nccl_available() and int(os.environ.get("LOCAL_WORLD_SIZE", 1)) <= devices:
             backend = "nccl"  # which wants a device for each rank
         if len({*map(torch.cuda.get_device_name, range(devices))}) > 1:
-            sys.stderr.write(
-                "GPUs of different kinds draw other numbers into large tensors: draw those on the CPU\n"
-            )
+            sys.stderr.write("GPUs of different kinds draw other large tensors: draw those on the CPU\n")
     if "RANK" in os.environ:
         dist.init_process_group(backend, timeout=timeout if backend == "gloo" else timedelta(hours=2))
         Rank.host = dist.new_group(backend="gloo", timeout=timeout) if backend == "nccl" else None
@@ -145,7 +144,10 @@ def own_rank() -> int:
 def together() -> bool:
     """Whether the other ranks do the same now: not in workers and threads, and not while rank 0 is alone."""
     in_main = threading.current_thread() is threading.main_thread()
-    return in_main and not Rank.is_alone and Rank.process == os.getpid()
+    is_rank = in_main and not Rank.is_alone and Rank.process == os.getpid()
+    if is_rank and Rank.before_meeting:
+        Rank.before_meeting()
+    return is_rank
 
 
 @contextmanager
@@ -213,12 +215,10 @@ def run_on_rank0(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> 
         ask_rank0(run, *args, **kwargs)
 
 
-SMALL = 2**16
-
-
 class Packer(ForkingPickler):
     """Packs a batch as the worker did that made it; but large memory is lent, for private pages of each rank."""
 
+    small = 2**16  # bytes of memory that are copied into the message
     lends: Any = None  # where all ranks are on one machine, and it runs Linux: they try it once
     memories: Dict[int, Any] = {}  # rank 0's last batch
     mapping: Any = None  # done when all ranks have mapped it
@@ -229,7 +229,7 @@ class Packer(ForkingPickler):
         first = self.memories.setdefault(thing.data_ptr(), thing)
         if first is not thing:  # until torch 2.1, each view of one memory has its own name for it
             return torch.UntypedStorage.cpu, (first,)  # where it is
-        if self.lends and thing.nbytes() > SMALL:
+        if self.lends and thing.nbytes() > self.small:
             descriptor, size = thing._share_fd_cpu_()  # a worker's batch is shared memory already
             return torch.UntypedStorage.from_file, (f"/proc/{os.getpid()}/fd/{descriptor}", False, size)
         content = torch.empty(0, dtype=torch.uint8).set_(thing).numpy()
@@ -257,7 +257,7 @@ def let_go(mapping: Any, memories: Dict[int, Any]) -> None:
 def try_to_lend() -> None:
     """Find out whether all ranks can map what rank 0 has; else the whole batch goes into the message."""
     Packer.lends, is_mapped = True, False
-    probe = torch.frombuffer(bytearray(os.urandom(SMALL + 1)), dtype=torch.uint8)
+    probe = torch.frombuffer(bytearray(os.urandom(Packer.small + 1)), dtype=torch.uint8)
     with suppress(OSError, RuntimeError):
         message, probe = ask_rank0(lambda: (bytes(Packer.dumps(probe)), probe.clone()))
         is_mapped = torch.equal(pickle.loads(message), probe)
@@ -357,7 +357,7 @@ def share_tensors(tensors: Sequence[torch.Tensor], owner: int = 0) -> None:
         message = messages.setdefault(group_of(tensor) or dist.group.WORLD, [])
         message.append(numbers.view(-1).view(torch.uint8) if numbers.is_contiguous() else numbers)
     for group, message in messages.items():
-        dist._broadcast_coalesced(group, message, 2**28, owner)
+        dist._broadcast_coalesced(group, message, 2**28, owner)  # type: ignore[attr-defined]
 
 
 class ModuleState:
@@ -387,7 +387,7 @@ class ModuleState:
         """Sizes and strides of buffers behind a forward: observers' are empty until the first batch."""
         return [(each.shape, each.stride()) for each in (copies.get(each, each) for each in self.buffers())]
 
-    def share(self, layouts: Sequence[Any], beside: Sequence[torch.Tensor] = ()) -> None:
+    def share(self, layouts: Sequence[Any] = (), beside: Sequence[torch.Tensor] = ()) -> None:
         """Behind a forward, or what backward runs of it: what rank 0's replica has written is everybody's."""
         for parameter in self.written if dist.get_rank() else ():  # autograd may have saved what they were
             parameter.data = parameter.data.clone()
@@ -441,6 +441,20 @@ def copy_part(part: Any) -> Any:
     return replica
 
 
+def buckets_of(parameters: Sequence[torch.Tensor]) -> List[List[torch.Tensor]]:
+    """As DistributedDataParallel lays them: the last parameters are the first to have gradients."""
+    last_first = parameters[::-1]
+    assign: Any = dist._compute_bucket_assignment_by_size  # type: ignore[attr-defined]
+    places = assign(last_first, [2**20, 25 * 2**20])[0] if last_first else []
+    return [[last_first[place] for place in bucket] for bucket in places]
+
+
+def run_at_once(node: Any) -> None:
+    """Backward comes to a node as soon as its gradients are there, and not, as to what was made first, at the end."""
+    if hasattr(node, "_set_sequence_nr"):  # since torch 2.1
+        node._set_sequence_nr(2**62)
+
+
 def run_alone(module: torch.nn.Module, inputs: Any, kwargs: Any) -> Any:
     """A forward on one device, to which DataParallel moves what it is given."""
     device = next((parameter.device for parameter in module.parameters()), None)
@@ -485,20 +499,21 @@ class OwnRows:
         form = zlib.crc32(repr(shapes).encode())
         counts = [output.shape[self.dim] for output in self.outputs]
         ways = [way for output in self.outputs for way in way_back(output)]
-        wrote = self.writes_data or self.versions != [each._version for each in self.state.parameters]
+        wrote_weights = self.writes_data or self.versions != [each._version for each in self.state.parameters]
         wrote_rows = any(first._version != version for first, version in self.in_place)
         layouts = self.state.layouts(copies)
-        numbers = exchange_numbers([form, wrote_rows, wrote, hash(tuple(layouts)), *drew, *counts, *ways])
-        if any(each[0] != form for each in numbers):
+        own = [form, wrote_rows, wrote_weights, hash(tuple(layouts)), *drew, *counts, *ways]
+        forms, rows_written, weights_written, hashes, *others = zip(*exchange_numbers(own))  # of all ranks
+        if len({*forms}) > 1:
             reason = "outputs of other shapes are not gathered (pad_packed_sequence: total_length)"
             raise RuntimeError(f"{reason}, nor dicts in another order")
-        go_on_behind(numbers[0][4 : 4 + len(drew)])
-        self.state.written = self.state.parameters if any(each[2] for each in numbers) else ()
-        if any(each[3] != numbers[0][3] for each in numbers):  # a bank grew by more rows on some ranks
+        go_on_behind([of_ranks[0] for of_ranks in others[: len(drew)]])
+        self.state.written = self.state.parameters if any(weights_written) else ()
+        if len({*hashes}) > 1:  # a bank grew by more rows on some ranks
             layouts = tell_all(layouts)
-        self.state.share(layouts, [first for first, _ in self.in_place if numbers[0][1]])
-        of_ranks = [*zip(*numbers)][4 + len(drew) :]
-        return of_ranks[: len(counts)], of_ranks[len(counts) :]
+        self.state.share(layouts, [first for first, _ in self.in_place if rows_written[0]])
+        del others[: len(drew)]
+        return others[: len(counts)], others[len(counts) :]
 
     def keep(self, output: Any) -> Any:
         """Keep this rank's rows of an output. DataParallel cannot gather numbers, arrays and most objects."""
@@ -536,6 +551,7 @@ class WholeBatchDDP(DistributedDataParallel):
         self.broadcast_buffers = False  # before forwards: they are shared behind them
         self.replicas = dist.get_world_size() if device_ids is None else len(device_ids)
         self.trained = [p for p in module.parameters() if p.requires_grad]
+        self.buckets = buckets_of(self.trained)
         self.may_sum = False  # DistributedDataParallel does it once behind each forward
         atexit.register(drop_reducer, weakref.ref(self))
 
@@ -571,14 +587,30 @@ class WholeBatchDDP(DistributedDataParallel):
     def _run_ddp_forward(self, state: ModuleState, *inputs: Any, **kwargs: Any) -> Any:
         if torch.is_grad_enabled():
             self.check(state)
-        copies = {**state.copy_buffers(), **{p: p.view_as(p) for p in state.parameters}}
-        for copy in copies.values():
-            if hasattr(copy.grad_fn, "_set_sequence_nr"):  # its gradient is summed while backward goes on
-                copy.grad_fn._set_sequence_nr(2**62)
+        copies = state.copy_buffers()
+        for bucket in self.buckets:
+            copies.update(zip(bucket, CopyBucket.apply(*bucket)))
+            run_at_once(copies[bucket[0]].grad_fn)  # gradients are summed while backward goes on
+        copies.update({p: p.view_as(p) for p in state.parameters if p not in copies})
         return make_replica(state, copies)(*inputs, **kwargs), copies
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         refuse(True, "the model is copied, or saved as a whole")
+
+
+class CopyBucket(torch.autograd.Function):
+    """Copies of a bucket's parameters: one step of backward, where each for itself would have one."""
+
+    @staticmethod
+    def forward(ctx: Any, *parameters: torch.Tensor) -> Any:
+        ctx.came = False
+        return tuple(parameter.view_as(parameter) for parameter in parameters)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        refuse(ctx.came, "a part of the forward has a backward of its own, as a reentrant checkpoint has")
+        ctx.came = True
+        return gradients
 
 
 class GatherRows(torch.autograd.Function):
@@ -629,14 +661,17 @@ class Rank0Loader(DataLoader):  # type: ignore[type-arg]
     With a sampler or a generator of your own, take Rank0SamplerLoader.
     """
 
+    goes_ahead = True  # where a batch is to be pinned, it is asked for early
+
     def __iter__(self) -> Any:
         if self.num_workers == 0 or not together():
             return super().__iter__()
-        pins, self.pin_memory = self.pin_memory, False  # each rank pins its own copy
+        requested, self.pin_memory = self.pin_memory, False  # each rank pins its own copy
+        pins = requested and self.goes_ahead and torch.cuda.is_available()
         try:
-            return self.rank0_batches(super().__iter__, pins and torch.cuda.is_available())
+            return self.rank0_batches(super().__iter__, pins)
         finally:
-            self.pin_memory = pins
+            self.pin_memory = requested
 
     def rank0_batches(self, start: Callable[[], Any], pins: bool) -> "Rank0Batches":
         kinds = {type(self.sampler).__name__, type(self._index_sampler).__name__}
@@ -644,7 +679,7 @@ class Rank0Loader(DataLoader):  # type: ignore[type-arg]
         of_torch = {"RandomSampler", "SequentialSampler", "BatchSampler", "_InfiniteConstantSampler"}
         if self.generator or kinds - of_torch:
             raise RuntimeError("Rank0Loader: a sampler or generator of your own: convert the script again")
-        return Rank0Batches(start, pins and not self.persistent_workers)
+        return Rank0Batches(start, pins and not self.persistent_workers)  # which would go on a batch further
 
 
 class Rank0Batches:

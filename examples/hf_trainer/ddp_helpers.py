@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 880d48ff): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition c934b97a): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -21,9 +21,10 @@ class Rank:
     host: Any = None  # the group for what lies on the host: gloo's, beside NCCL's for what lies on GPUs
     make_whole: Any = None  # for what rank 0 does alone: outputs that lie in parts on all ranks
     before_forward: Any = None  # shares what is trained outside of the model
+    before_meeting: Any = None  # asks whether a backward has failed, in a script that catches errors
     device_stream: Any = None  # random numbers of device r, from which replica r draws on rank r > 0
     is_alone = False  # while rank 0 does something that the others do not
-    process = 0
+    process = 0  # its number, while there are ranks; workers of loaders and pools have others
 
 
 def tell_all(news: Any = None, source: int = 0) -> Any:
@@ -37,7 +38,7 @@ def tell_all(news: Any = None, source: int = 0) -> Any:
     dist.broadcast_object_list(message, source, Rank.host)
     if message[1]:
         raise RuntimeError(message[1])
-    return news if is_source else pickle.loads(message[0])
+    return news if is_source else pickle.loads(message[0])  # type: ignore[arg-type]
 
 
 def host_streams() -> List[Any]:
@@ -81,9 +82,7 @@ def init_distributed() -> None:
         if dist.is_nccl_available() and int(os.environ.get("LOCAL_WORLD_SIZE", 1)) <= devices:
             backend = "nccl"  # which wants a device for each rank
         if len({*map(torch.cuda.get_device_name, range(devices))}) > 1:
-            sys.stderr.write(
-                "GPUs of different kinds draw other numbers into large tensors: draw those on the CPU\n"
-            )
+            sys.stderr.write("GPUs of different kinds draw other large tensors: draw those on the CPU\n")
     if "RANK" in os.environ:
         dist.init_process_group(backend, timeout=timeout if backend == "gloo" else timedelta(hours=2))
         Rank.host = dist.new_group(backend="gloo", timeout=timeout) if backend == "nccl" else None

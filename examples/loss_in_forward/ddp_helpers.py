@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 880d48ff): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition c934b97a): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -30,9 +30,10 @@ class Rank:
     host: Any = None  # the group for what lies on the host: gloo's, beside NCCL's for what lies on GPUs
     make_whole: Any = None  # for what rank 0 does alone: outputs that lie in parts on all ranks
     before_forward: Any = None  # shares what is trained outside of the model
+    before_meeting: Any = None  # asks whether a backward has failed, in a script that catches errors
     device_stream: Any = None  # random numbers of device r, from which replica r draws on rank r > 0
     is_alone = False  # while rank 0 does something that the others do not
-    process = 0
+    process = 0  # its number, while there are ranks; workers of loaders and pools have others
 
 
 def group_of(tensor: torch.Tensor) -> Any:
@@ -64,7 +65,7 @@ def tell_all(news: Any = None, source: int = 0) -> Any:
     dist.broadcast_object_list(message, source, Rank.host)
     if message[1]:
         raise RuntimeError(message[1])
-    return news if is_source else pickle.loads(message[0])
+    return news if is_source else pickle.loads(message[0])  # type: ignore[arg-type]
 
 
 def host_streams() -> List[Any]:
@@ -108,9 +109,7 @@ def init_distributed() -> None:
         if dist.is_nccl_available() and int(os.environ.get("LOCAL_WORLD_SIZE", 1)) <= devices:
             backend = "nccl"  # which wants a device for each rank
         if len({*map(torch.cuda.get_device_name, range(devices))}) > 1:
-            sys.stderr.write(
-                "GPUs of different kinds draw other numbers into large tensors: draw those on the CPU\n"
-            )
+            sys.stderr.write("GPUs of different kinds draw other large tensors: draw those on the CPU\n")
     if "RANK" in os.environ:
         dist.init_process_group(backend, timeout=timeout if backend == "gloo" else timedelta(hours=2))
         Rank.host = dist.new_group(backend="gloo", timeout=timeout) if backend == "nccl" else None
@@ -142,7 +141,10 @@ def own_rank() -> int:
 def together() -> bool:
     """Whether the other ranks do the same now: not in workers and threads, and not while rank 0 is alone."""
     in_main = threading.current_thread() is threading.main_thread()
-    return in_main and not Rank.is_alone and Rank.process == os.getpid()
+    is_rank = in_main and not Rank.is_alone and Rank.process == os.getpid()
+    if is_rank and Rank.before_meeting:
+        Rank.before_meeting()
+    return is_rank
 
 
 @contextmanager
@@ -303,7 +305,7 @@ def share_tensors(tensors: Sequence[torch.Tensor], owner: int = 0) -> None:
         message = messages.setdefault(group_of(tensor) or dist.group.WORLD, [])
         message.append(numbers.view(-1).view(torch.uint8) if numbers.is_contiguous() else numbers)
     for group, message in messages.items():
-        dist._broadcast_coalesced(group, message, 2**28, owner)
+        dist._broadcast_coalesced(group, message, 2**28, owner)  # type: ignore[attr-defined]
 
 
 class ModuleState:
@@ -333,7 +335,7 @@ class ModuleState:
         """Sizes and strides of buffers behind a forward: observers' are empty until the first batch."""
         return [(each.shape, each.stride()) for each in (copies.get(each, each) for each in self.buffers())]
 
-    def share(self, layouts: Sequence[Any], beside: Sequence[torch.Tensor] = ()) -> None:
+    def share(self, layouts: Sequence[Any] = (), beside: Sequence[torch.Tensor] = ()) -> None:
         """Behind a forward, or what backward runs of it: what rank 0's replica has written is everybody's."""
         for parameter in self.written if dist.get_rank() else ():  # autograd may have saved what they were
             parameter.data = parameter.data.clone()
@@ -387,6 +389,20 @@ def copy_part(part: Any) -> Any:
     return replica
 
 
+def buckets_of(parameters: Sequence[torch.Tensor]) -> List[List[torch.Tensor]]:
+    """As DistributedDataParallel lays them: the last parameters are the first to have gradients."""
+    last_first = parameters[::-1]
+    assign: Any = dist._compute_bucket_assignment_by_size  # type: ignore[attr-defined]
+    places = assign(last_first, [2**20, 25 * 2**20])[0] if last_first else []
+    return [[last_first[place] for place in bucket] for bucket in places]
+
+
+def run_at_once(node: Any) -> None:
+    """Backward comes to a node as soon as its gradients are there, and not, as to what was made first, at the end."""
+    if hasattr(node, "_set_sequence_nr"):  # since torch 2.1
+        node._set_sequence_nr(2**62)
+
+
 def run_alone(module: torch.nn.Module, inputs: Any, kwargs: Any) -> Any:
     """A forward on one device, to which DataParallel moves what it is given."""
     device = next((parameter.device for parameter in module.parameters()), None)
@@ -431,20 +447,21 @@ class OwnRows:
         form = zlib.crc32(repr(shapes).encode())
         counts = [output.shape[self.dim] for output in self.outputs]
         ways = [way for output in self.outputs for way in way_back(output)]
-        wrote = self.writes_data or self.versions != [each._version for each in self.state.parameters]
+        wrote_weights = self.writes_data or self.versions != [each._version for each in self.state.parameters]
         wrote_rows = any(first._version != version for first, version in self.in_place)
         layouts = self.state.layouts(copies)
-        numbers = exchange_numbers([form, wrote_rows, wrote, hash(tuple(layouts)), *drew, *counts, *ways])
-        if any(each[0] != form for each in numbers):
+        own = [form, wrote_rows, wrote_weights, hash(tuple(layouts)), *drew, *counts, *ways]
+        forms, rows_written, weights_written, hashes, *others = zip(*exchange_numbers(own))  # of all ranks
+        if len({*forms}) > 1:
             reason = "outputs of other shapes are not gathered (pad_packed_sequence: total_length)"
             raise RuntimeError(f"{reason}, nor dicts in another order")
-        go_on_behind(numbers[0][4 : 4 + len(drew)])
-        self.state.written = self.state.parameters if any(each[2] for each in numbers) else ()
-        if any(each[3] != numbers[0][3] for each in numbers):  # a bank grew by more rows on some ranks
+        go_on_behind([of_ranks[0] for of_ranks in others[: len(drew)]])
+        self.state.written = self.state.parameters if any(weights_written) else ()
+        if len({*hashes}) > 1:  # a bank grew by more rows on some ranks
             layouts = tell_all(layouts)
-        self.state.share(layouts, [first for first, _ in self.in_place if numbers[0][1]])
-        of_ranks = [*zip(*numbers)][4 + len(drew) :]
-        return of_ranks[: len(counts)], of_ranks[len(counts) :]
+        self.state.share(layouts, [first for first, _ in self.in_place if rows_written[0]])
+        del others[: len(drew)]
+        return others[: len(counts)], others[len(counts) :]
 
     def keep(self, output: Any) -> Any:
         """Keep this rank's rows of an output. DataParallel cannot gather numbers, arrays and most objects."""
@@ -482,6 +499,7 @@ class WholeBatchDDP(DistributedDataParallel):
         self.broadcast_buffers = False  # before forwards: they are shared behind them
         self.replicas = dist.get_world_size() if device_ids is None else len(device_ids)
         self.trained = [p for p in module.parameters() if p.requires_grad]
+        self.buckets = buckets_of(self.trained)
         self.may_sum = False  # DistributedDataParallel does it once behind each forward
         atexit.register(drop_reducer, weakref.ref(self))
 
@@ -517,14 +535,30 @@ class WholeBatchDDP(DistributedDataParallel):
     def _run_ddp_forward(self, state: ModuleState, *inputs: Any, **kwargs: Any) -> Any:
         if torch.is_grad_enabled():
             self.check(state)
-        copies = {**state.copy_buffers(), **{p: p.view_as(p) for p in state.parameters}}
-        for copy in copies.values():
-            if hasattr(copy.grad_fn, "_set_sequence_nr"):  # its gradient is summed while backward goes on
-                copy.grad_fn._set_sequence_nr(2**62)
+        copies = state.copy_buffers()
+        for bucket in self.buckets:
+            copies.update(zip(bucket, CopyBucket.apply(*bucket)))
+            run_at_once(copies[bucket[0]].grad_fn)  # gradients are summed while backward goes on
+        copies.update({p: p.view_as(p) for p in state.parameters if p not in copies})
         return make_replica(state, copies)(*inputs, **kwargs), copies
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         refuse(True, "the model is copied, or saved as a whole")
+
+
+class CopyBucket(torch.autograd.Function):
+    """Copies of a bucket's parameters: one step of backward, where each for itself would have one."""
+
+    @staticmethod
+    def forward(ctx: Any, *parameters: torch.Tensor) -> Any:
+        ctx.came = False
+        return tuple(parameter.view_as(parameter) for parameter in parameters)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        refuse(ctx.came, "a part of the forward has a backward of its own, as a reentrant checkpoint has")
+        ctx.came = True
+        return gradients
 
 
 class GatherRows(torch.autograd.Function):
@@ -569,7 +603,7 @@ def refuse(condition: bool, reason: str) -> None:
         raise RuntimeError(f"{reason}: convert anew with --import, and take WholeBatchParallel")
 
 
-FLUSHED: Dict[str, int] = {}
+FLUSHED: Dict[str, int] = {}  # by path, how often rank 0 is to have flushed a file that nobody closed
 
 
 WRITES = ("write", "writelines")

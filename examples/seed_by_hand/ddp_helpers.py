@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 880d48ff): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition c934b97a): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -12,6 +12,7 @@ import threading
 import traceback
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from datetime import timedelta
+from functools import partial
 from types import FunctionType, MethodType, ModuleType
 from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
@@ -25,9 +26,10 @@ class Rank:
     host: Any = None  # the group for what lies on the host: gloo's, beside NCCL's for what lies on GPUs
     make_whole: Any = None  # for what rank 0 does alone: outputs that lie in parts on all ranks
     before_forward: Any = None  # shares what is trained outside of the model
+    before_meeting: Any = None  # asks whether a backward has failed, in a script that catches errors
     device_stream: Any = None  # random numbers of device r, from which replica r draws on rank r > 0
     is_alone = False  # while rank 0 does something that the others do not
-    process = 0
+    process = 0  # its number, while there are ranks; workers of loaders and pools have others
 
 
 def group_of(tensor: torch.Tensor) -> Any:
@@ -59,7 +61,7 @@ def tell_all(news: Any = None, source: int = 0) -> Any:
     dist.broadcast_object_list(message, source, Rank.host)
     if message[1]:
         raise RuntimeError(message[1])
-    return news if is_source else pickle.loads(message[0])
+    return news if is_source else pickle.loads(message[0])  # type: ignore[arg-type]
 
 
 def host_streams() -> List[Any]:
@@ -155,9 +157,7 @@ def init_distributed() -> None:
         if dist.is_nccl_available() and int(os.environ.get("LOCAL_WORLD_SIZE", 1)) <= devices:
             backend = "nccl"  # which wants a device for each rank
         if len({*map(torch.cuda.get_device_name, range(devices))}) > 1:
-            sys.stderr.write(
-                "GPUs of different kinds draw other numbers into large tensors: draw those on the CPU\n"
-            )
+            sys.stderr.write("GPUs of different kinds draw other large tensors: draw those on the CPU\n")
     if "RANK" in os.environ:
         dist.init_process_group(backend, timeout=timeout if backend == "gloo" else timedelta(hours=2))
         Rank.host = dist.new_group(backend="gloo", timeout=timeout) if backend == "nccl" else None
@@ -185,7 +185,10 @@ def init_distributed() -> None:
 def together() -> bool:
     """Whether the other ranks do the same now: not in workers and threads, and not while rank 0 is alone."""
     in_main = threading.current_thread() is threading.main_thread()
-    return in_main and not Rank.is_alone and Rank.process == os.getpid()
+    is_rank = in_main and not Rank.is_alone and Rank.process == os.getpid()
+    if is_rank and Rank.before_meeting:
+        Rank.before_meeting()
+    return is_rank
 
 
 def show_error(*error: Any) -> None:
@@ -256,7 +259,7 @@ def share_tensors(tensors: Sequence[torch.Tensor], owner: int = 0) -> None:
         message = messages.setdefault(group_of(tensor) or dist.group.WORLD, [])
         message.append(numbers.view(-1).view(torch.uint8) if numbers.is_contiguous() else numbers)
     for group, message in messages.items():
-        dist._broadcast_coalesced(group, message, 2**28, owner)
+        dist._broadcast_coalesced(group, message, 2**28, owner)  # type: ignore[attr-defined]
 
 
 class ModuleState:
@@ -286,7 +289,7 @@ class ModuleState:
         """Sizes and strides of buffers behind a forward: observers' are empty until the first batch."""
         return [(each.shape, each.stride()) for each in (copies.get(each, each) for each in self.buffers())]
 
-    def share(self, layouts: Sequence[Any], beside: Sequence[torch.Tensor] = ()) -> None:
+    def share(self, layouts: Sequence[Any] = (), beside: Sequence[torch.Tensor] = ()) -> None:
         """Behind a forward, or what backward runs of it: what rank 0's replica has written is everybody's."""
         for parameter in self.written if dist.get_rank() else ():  # autograd may have saved what they were
             parameter.data = parameter.data.clone()
@@ -396,7 +399,7 @@ class GradientSums:
         # a checkpoint may have run its part of the forward again; in turns, rank 0 alone writes into what is its own
         versions = [buffer._version for buffer in self.state.buffers()]
         if self.state.written or self.saves_buffers or self.versions != versions:
-            self.state.share(self.state.layouts({}))
+            self.state.share()
         self.begin()
         return sums
 
@@ -405,7 +408,9 @@ class GradientSums:
 
 
 def or_zeros(gradients: Sequence[Any], parameters: Sequence[torch.Tensor]) -> List[torch.Tensor]:
-    return [torch.zeros_like(p) if g is None else g for g, p in zip(gradients, parameters)]
+    """Dense gradients, as they can be summed: a sparse one is where there are gradients of gradients."""
+    dense = (g.to_dense() if g is not None and g.is_sparse else g for g in gradients)
+    return [torch.zeros_like(p) if g is None else g for g, p in zip(dense, parameters)]
 
 
 def sum_sparse(gradient: Any, table: torch.Tensor) -> torch.Tensor:
@@ -425,7 +430,7 @@ def sum_over_ranks(tensors: Sequence[torch.Tensor]) -> List[torch.Tensor]:
         message = torch.cat([tensors[place].reshape(-1) for place in places])
         dist.all_reduce(message)
         for place, part in zip(places, message.split([tensors[place].numel() for place in places])):
-            sums[place] = part.view(tensors[place].shape)
+            sums[place] = part.view_as(tensors[place])
     return sums
 
 
@@ -554,25 +559,20 @@ def replicate_on_ranks(network: torch.nn.Module, devices: Any, detach: bool = Fa
     for number, replica in enumerate(replicas):
         replica.of_all_ranks = number, copies, sums
         if number != dist.get_rank() and dist.get_world_size() > 1 and together():
-            replica.forward = Refuse(number)
+            replica.forward = partial(refuse_forward, number)
     return replicas
 
 
-class Refuse:
+def refuse_forward(number: int, /, *inputs: Any, **kwargs: Any) -> None:
     """The forward of another rank's replica."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-    def __call__(self, *inputs: Any, **kwargs: Any) -> None:
-        raise RuntimeError(f"replica {self.number} runs on rank {self.number}: call it by parallel_apply")
+    raise RuntimeError(f"replica {number} runs on rank {number}: call it by parallel_apply")
 
 
 class Broadcasts:
     """What was broadcast by hand and is still in use, in the order of the calls."""
 
     copies: "List[weakref.ref[torch.Tensor]]" = []  # their gradients are summed over the ranks
-    others: "List[weakref.ref[torch.Tensor]]" = []
+    others: "List[weakref.ref[torch.Tensor]]" = []  # the first replica may change these in place
 
 
 def in_use(tensors: "List[weakref.ref[torch.Tensor]]") -> List[torch.Tensor]:
@@ -584,7 +584,7 @@ class Running:
     """The replicas of the call of parallel_apply that goes on."""
 
     numbers: List[int] = []
-    exchange_messages = False
+    exchange_messages = False  # while they run, so that nobody may wait for one that has failed
 
 
 def apply_own(modules: Any, place: int, has_rows: bool, given: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 880d48ff): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition c934b97a): yours now, it needs torch alone."""
 
 import atexit
 import copyreg
@@ -28,9 +28,10 @@ class Rank:
     host: Any = None  # the group for what lies on the host: gloo's, beside NCCL's for what lies on GPUs
     make_whole: Any = None  # for what rank 0 does alone: outputs that lie in parts on all ranks
     before_forward: Any = None  # shares what is trained outside of the model
+    before_meeting: Any = None  # asks whether a backward has failed, in a script that catches errors
     device_stream: Any = None  # random numbers of device r, from which replica r draws on rank r > 0
     is_alone = False  # while rank 0 does something that the others do not
-    process = 0
+    process = 0  # its number, while there are ranks; workers of loaders and pools have others
 
 
 def group_of(tensor: torch.Tensor) -> Any:
@@ -62,7 +63,7 @@ def tell_all(news: Any = None, source: int = 0) -> Any:
     dist.broadcast_object_list(message, source, Rank.host)
     if message[1]:
         raise RuntimeError(message[1])
-    return news if is_source else pickle.loads(message[0])
+    return news if is_source else pickle.loads(message[0])  # type: ignore[arg-type]
 
 
 def host_streams() -> List[Any]:
@@ -158,9 +159,7 @@ def init_distributed() -> None:
         if dist.is_nccl_available() and int(os.environ.get("LOCAL_WORLD_SIZE", 1)) <= devices:
             backend = "nccl"  # which wants a device for each rank
         if len({*map(torch.cuda.get_device_name, range(devices))}) > 1:
-            sys.stderr.write(
-                "GPUs of different kinds draw other numbers into large tensors: draw those on the CPU\n"
-            )
+            sys.stderr.write("GPUs of different kinds draw other large tensors: draw those on the CPU\n")
     if "RANK" in os.environ:
         dist.init_process_group(backend, timeout=timeout if backend == "gloo" else timedelta(hours=2))
         Rank.host = dist.new_group(backend="gloo", timeout=timeout) if backend == "nccl" else None
@@ -188,7 +187,10 @@ def init_distributed() -> None:
 def together() -> bool:
     """Whether the other ranks do the same now: not in workers and threads, and not while rank 0 is alone."""
     in_main = threading.current_thread() is threading.main_thread()
-    return in_main and not Rank.is_alone and Rank.process == os.getpid()
+    is_rank = in_main and not Rank.is_alone and Rank.process == os.getpid()
+    if is_rank and Rank.before_meeting:
+        Rank.before_meeting()
+    return is_rank
 
 
 def show_error(*error: Any) -> None:
@@ -233,7 +235,7 @@ def share_tensors(tensors: Sequence[torch.Tensor], owner: int = 0) -> None:
         message = messages.setdefault(group_of(tensor) or dist.group.WORLD, [])
         message.append(numbers.view(-1).view(torch.uint8) if numbers.is_contiguous() else numbers)
     for group, message in messages.items():
-        dist._broadcast_coalesced(group, message, 2**28, owner)
+        dist._broadcast_coalesced(group, message, 2**28, owner)  # type: ignore[attr-defined]
 
 
 class ModuleState:
@@ -263,7 +265,7 @@ class ModuleState:
         """Sizes and strides of buffers behind a forward: observers' are empty until the first batch."""
         return [(each.shape, each.stride()) for each in (copies.get(each, each) for each in self.buffers())]
 
-    def share(self, layouts: Sequence[Any], beside: Sequence[torch.Tensor] = ()) -> None:
+    def share(self, layouts: Sequence[Any] = (), beside: Sequence[torch.Tensor] = ()) -> None:
         """Behind a forward, or what backward runs of it: what rank 0's replica has written is everybody's."""
         for parameter in self.written if dist.get_rank() else ():  # autograd may have saved what they were
             parameter.data = parameter.data.clone()
@@ -331,6 +333,20 @@ def copy_part(part: Any) -> Any:
     return replica
 
 
+def buckets_of(parameters: Sequence[torch.Tensor]) -> List[List[torch.Tensor]]:
+    """As DistributedDataParallel lays them: the last parameters are the first to have gradients."""
+    last_first = parameters[::-1]
+    assign: Any = dist._compute_bucket_assignment_by_size  # type: ignore[attr-defined]
+    places = assign(last_first, [2**20, 25 * 2**20])[0] if last_first else []
+    return [[last_first[place] for place in bucket] for bucket in places]
+
+
+def run_at_once(node: Any) -> None:
+    """Backward comes to a node as soon as its gradients are there, and not, as to what was made first, at the end."""
+    if hasattr(node, "_set_sequence_nr"):  # since torch 2.1
+        node._set_sequence_nr(2**62)
+
+
 def without_hooks() -> ContextManager[Any]:
     """Around a replica's forward: hooks for saved tensors around the model, as a checkpoint's, do not reach it.
 
@@ -380,7 +396,7 @@ class GradientSums:
         # a checkpoint may have run its part of the forward again; in turns, rank 0 alone writes into what is its own
         versions = [buffer._version for buffer in self.state.buffers()]
         if self.state.written or self.saves_buffers or self.versions != versions:
-            self.state.share(self.state.layouts({}))
+            self.state.share()
         self.begin()
         return sums
 
@@ -389,7 +405,9 @@ class GradientSums:
 
 
 def or_zeros(gradients: Sequence[Any], parameters: Sequence[torch.Tensor]) -> List[torch.Tensor]:
-    return [torch.zeros_like(p) if g is None else g for g, p in zip(gradients, parameters)]
+    """Dense gradients, as they can be summed: a sparse one is where there are gradients of gradients."""
+    dense = (g.to_dense() if g is not None and g.is_sparse else g for g in gradients)
+    return [torch.zeros_like(p) if g is None else g for g, p in zip(dense, parameters)]
 
 
 def sum_sparse(gradient: Any, table: torch.Tensor) -> torch.Tensor:
@@ -409,7 +427,7 @@ def sum_over_ranks(tensors: Sequence[torch.Tensor]) -> List[torch.Tensor]:
         message = torch.cat([tensors[place].reshape(-1) for place in places])
         dist.all_reduce(message)
         for place, part in zip(places, message.split([tensors[place].numel() for place in places])):
-            sums[place] = part.view(tensors[place].shape)
+            sums[place] = part.view_as(tensors[place])
     return sums
 
 
@@ -481,20 +499,21 @@ class OwnRows:
         form = zlib.crc32(repr(shapes).encode())
         counts = [output.shape[self.dim] for output in self.outputs]
         ways = [way for output in self.outputs for way in way_back(output)]
-        wrote = self.writes_data or self.versions != [each._version for each in self.state.parameters]
+        wrote_weights = self.writes_data or self.versions != [each._version for each in self.state.parameters]
         wrote_rows = any(first._version != version for first, version in self.in_place)
         layouts = self.state.layouts(copies)
-        numbers = exchange_numbers([form, wrote_rows, wrote, hash(tuple(layouts)), *drew, *counts, *ways])
-        if any(each[0] != form for each in numbers):
+        own = [form, wrote_rows, wrote_weights, hash(tuple(layouts)), *drew, *counts, *ways]
+        forms, rows_written, weights_written, hashes, *others = zip(*exchange_numbers(own))  # of all ranks
+        if len({*forms}) > 1:
             reason = "outputs of other shapes are not gathered (pad_packed_sequence: total_length)"
             raise RuntimeError(f"{reason}, nor dicts in another order")
-        go_on_behind(numbers[0][4 : 4 + len(drew)])
-        self.state.written = self.state.parameters if any(each[2] for each in numbers) else ()
-        if any(each[3] != numbers[0][3] for each in numbers):  # a bank grew by more rows on some ranks
+        go_on_behind([of_ranks[0] for of_ranks in others[: len(drew)]])
+        self.state.written = self.state.parameters if any(weights_written) else ()
+        if len({*hashes}) > 1:  # a bank grew by more rows on some ranks
             layouts = tell_all(layouts)
-        self.state.share(layouts, [first for first, _ in self.in_place if numbers[0][1]])
-        of_ranks = [*zip(*numbers)][4 + len(drew) :]
-        return of_ranks[: len(counts)], of_ranks[len(counts) :]
+        self.state.share(layouts, [first for first, _ in self.in_place if rows_written[0]])
+        del others[: len(drew)]
+        return others[: len(counts)], others[len(counts) :]
 
     def keep(self, output: Any) -> Any:
         """Keep this rank's rows of an output. DataParallel cannot gather numbers, arrays and most objects."""
@@ -606,6 +625,8 @@ def compute_own_rows(wrapper: Any, /, *inputs: Any, **kwargs: Any) -> Any:
     counts, ways = rows.settle(tree, drew, copies, partial(comes_to, ties))
     sums.begin()
     for (place, (tie, *_)), of_ranks in zip(product(range(len(counts)), ties), ways):
+        if any(of_ranks) and not all(of_ranks):
+            refuse_reentrant(rows.outputs[place])
         if any(of_ranks) and not of_ranks[dist.get_rank()]:  # then backward comes there on all ranks
             rows.outputs[place] = rows.outputs[place] + tie.reshape(-1)[:0].abs().sum()
     whole = map(wrapper.join_rows, rows.outputs, counts, [wrapper.dim] * len(counts))
@@ -647,6 +668,12 @@ def comes_to(ties: Sequence[Sequence[torch.Tensor]], output: torch.Tensor) -> Li
     """To which ties, each of tensors that autograd has from one place, a backward from an output comes."""
     if len(ties) < 2:
         return [output.requires_grad for _ in ties]
+    nodes = nodes_behind(output)
+    return [any(each.grad_fn in nodes for each in tie) for tie in ties]
+
+
+def nodes_behind(output: torch.Tensor) -> Set[Any]:
+    """What autograd has recorded of an output."""
     nodes: Set[Any] = set()
     ahead: List[Any] = [output.grad_fn]
     while ahead:
@@ -654,7 +681,16 @@ def comes_to(ties: Sequence[Sequence[torch.Tensor]], output: torch.Tensor) -> Li
         if node is not None and node not in nodes:
             nodes.add(node)
             ahead += [each for each, _ in node.next_functions]
-    return [any(each.grad_fn in nodes for each in tie) for tie in ties]
+    return nodes
+
+
+def refuse_reentrant(output: torch.Tensor) -> None:
+    """Refuse a reentrant checkpoint where some chunks want no gradient: it sums by itself, on the others alone."""
+    kinds = {node.name() for node in nodes_behind(output)}
+    if any(has for (has,) in exchange_numbers(["CheckpointFunctionBackward" in kinds])):
+        raise RuntimeError(
+            "an output wants a gradient on some ranks: call checkpoint with use_reentrant=False"
+        )
 
 
 class OverlappingSums(GradientSums):
@@ -668,10 +704,7 @@ class OverlappingSums(GradientSums):
 
     def __init__(self, state: ModuleState, wait: bool) -> None:
         super().__init__(state, wait)
-        last_first = self.dense[::-1]  # the last parameters are the first to have gradients
-        assign: Any = dist._compute_bucket_assignment_by_size  # type: ignore[attr-defined]
-        places = assign(last_first, [2**20, 25 * 2**20])[0] if last_first else []
-        self.buckets = [[last_first[place] for place in bucket] for bucket in places]
+        self.buckets = buckets_of(self.dense)
         self.in_graphs.add(self)
 
     def begin(self) -> None:
@@ -683,8 +716,7 @@ class OverlappingSums(GradientSums):
         copies = super().copies()
         for number, bucket in enumerate(self.buckets):
             leaving = LeaveRank.apply(self, number, *(copies[parameter] for parameter in bucket))
-            if hasattr(leaving[0].grad_fn, "_set_sequence_nr"):  # it runs as soon as its gradients are there
-                leaving[0].grad_fn._set_sequence_nr(2**62)
+            run_at_once(leaving[0].grad_fn)
             copies.update(zip(bucket, leaving))
         return copies
 

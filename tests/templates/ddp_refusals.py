@@ -69,7 +69,8 @@ def an_ordinary_step() -> None:
 
 def sums_beside_backward() -> None:
     """Refused by nothing: the last layer's gradients go to the reducer before backward comes to the first layer."""
-    module, order = nn.Sequential(nn.Linear(3, 3), Watched(), nn.Linear(3, 2)), []
+    last = nn.Linear(3, 2**17)  # more than the first bucket takes
+    module, order = nn.Sequential(nn.Linear(3, 3), Watched(), last), []
     module[1].gradient_came = lambda _: order.append("between")  # type: ignore[assignment]
     module[2].weight.register_post_accumulate_grad_hook(lambda _: order.append("last"))
     module[0].weight.register_post_accumulate_grad_hook(lambda _: order.append("first"))

@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 import torch
-from dp2ddp.templates.meeting import EndOfBackward, WholeBatchSharingErrors
+from dp2ddp.templates.meeting import Backward, WholeBatchSharingErrors
 from dp2ddp.templates.rank0 import run_on_rank0
 from dp2ddp.templates.ranks import init_distributed, own_rank
 from torch import nn
@@ -41,7 +41,7 @@ class Net(nn.Module):
 
 
 init_distributed()
-EndOfBackward.timeout = 2
+Backward.timeout = 2
 module = Net()
 net = WholeBatchSharingErrors(module)
 optimizer = torch.optim.SGD(net.parameters(), 0.1)

@@ -40,7 +40,7 @@ REFUSED = {
     "hooks_on_parameters": "a parameter or a layer has a backward hook",
     "thawed_and_replaced_after_the_wrap": "other parameters are trained than at the wrap",
     "recurrent_along_dim_1": "unexpected keyword argument 'dim'",
-    "reentrant_checkpoints": "marked as ready twice",
+    "reentrant_checkpoints": "a backward of its own",
     "two_models_draw_from_one_device": "doesn't have any parameter that requires a gradient",
     "learned_and_no_parameters": "a layer has a tensor that is no parameter, and wants a gradient",
     "attack_on_a_frozen_model": "doesn't have any parameter that requires a gradient",
