@@ -21,7 +21,7 @@ from dp2ddp.codemod.edits import Finding, Hazard, Note
 from dp2ddp.codemod.looks.hidden_wraps import HiddenWrap, hidden_wraps, library_wraps, shows_one_gpu
 from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.model.nodes import NAMED_FUNCTIONS
+from dp2ddp.codemod.model.nodes import NAMED_FUNCTIONS, constant
 from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Rule, Untouched, flags, notes
 
@@ -99,7 +99,7 @@ class LibraryWraps(Rule):
             yield from _overrides(definition)
         placed = [each for each in module.all(ast.keyword) if each.arg == "device_map"]
         for given in placed if library_wraps(module.program) else ():
-            if not isinstance(given.value, ast.Constant) or given.value.value:
+            if constant(given.value):
                 yield Note(given, PLACED)
 
 

@@ -19,7 +19,7 @@ from dp2ddp.codemod.knowledge.functions import Does
 from dp2ddp.codemod.looks.mentions import handed_on
 from dp2ddp.codemod.looks.uses import bases_in_libraries, row_of
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.model.nodes import handed
+from dp2ddp.codemod.model.nodes import constant, handed
 from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, hand_on
 
 # They download, and process what they have, into files; their subclasses, too.
@@ -62,8 +62,7 @@ def _downloads(module: Module, call: Call) -> bool:
     if _is_own(module, call):
         return False
     given = call.keyword("download")
-    may_download = given is not None and not (isinstance(given.value, ast.Constant) and not given.value.value)
-    return may_download or call.method == "from_pretrained"
+    return given is not None and bool(constant(given.value)) or call.method == "from_pretrained"
 
 
 def _is_own(module: Module, call: Call) -> bool:

@@ -34,8 +34,6 @@ from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, flags, hand_on
 HELPERS = {Does.TRACK: "make_on_rank0", Does.HANDLE_LOG: "make_handler_on_rank0"}
 MEETS = (Does.WRITE, Does.SAVE, Does.ANSWER, Does.OPEN)  # where all ranks meet
 BECAUSE = "one run has one log: rank 0's"
-
-
 STARTS = Reason(
     "starts-training", "{name} starts the training itself", "start each run by a command of its own"
 )
@@ -84,13 +82,9 @@ class Tracker(Rule):
             home = module.home_of(node)
             if node.names[0].name == "*" and _reports(module, home):
                 yield Hazard(node, STARRED.of(home=home))
-        imported = (
-            (name, each)
-            for name, bindings in module.all_bindings.items()
-            for each in bindings
-            if _reports(module, each.dotted)
-        )
-        yield from (_tracked(module, name, each.node) for name, each in imported)  # type: ignore[arg-type]
+        for name, bindings in module.all_bindings.items():
+            nodes = (each.node for each in bindings if _reports(module, each.dotted))
+            yield from (_tracked(module, name, node) for node in nodes)  # type: ignore[arg-type]
         yield from _meetings_of_one(module)
 
 
