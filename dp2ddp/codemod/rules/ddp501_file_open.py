@@ -24,7 +24,7 @@ from itertools import takewhile
 from dp2ddp.codemod.edits import Finding, Hazard, Replace
 from dp2ddp.codemod.knowledge.functions import Does, FunctionRow, does, what_is
 from dp2ddp.codemod.knowledge.methods import WRITING_MODE, MethodDoes, method
-from dp2ddp.codemod.looks.mentions import handed_on, replaced
+from dp2ddp.codemod.looks.mentions import handed_on, handed_to, replaced
 from dp2ddp.codemod.looks.uses import is_harmless, is_only_read, is_only_written, row_of
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import SCOPES, constant
@@ -80,8 +80,7 @@ class FileOpen(Rule):
         yield from replaced(module, {"torch.save": "save_on_rank0"}, SAVES)
         for call in module.calls:
             yield from _look_at(module, call)
-        for node, _ in handed_on(module, Does.START_PROGRAM):
-            yield hand_on(module, node, "hold_on_rank0", HEARS)
+        yield from handed_to(module, {Does.START_PROGRAM: "hold_on_rank0"}, HEARS)
         for node, name in handed_on(module, Does.KEEP_STORE):
             row = what_is(name)
             if row and (not re.fullmatch(row.harmless or "(?!)", row.usual or "") or _may_write(module, row)):

@@ -18,15 +18,15 @@ import re
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Finding, Hazard, Note
-from dp2ddp.codemod.knowledge.functions import TRACKING, Does, does, what_is
+from dp2ddp.codemod.knowledge.functions import TRACKING, Does, what_is
 from dp2ddp.codemod.knowledge.methods import MethodDoes, method
-from dp2ddp.codemod.looks.mentions import handed_on
+from dp2ddp.codemod.looks.mentions import handed_on, handed_to
 from dp2ddp.codemod.looks.uses import is_foreign, is_harmless, is_path, is_used
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import constant
 from dp2ddp.codemod.model.texts import pieces
 from dp2ddp.codemod.reasons import Reason
-from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, flags, hand_on, notes, rename
+from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, flags, notes, rename
 
 BECAUSE = "rank 0 does it, once for all ranks"
 STANDARD = ("builtins", "sys", "os", "typing", "logging", "warnings", "tempfile")
@@ -79,9 +79,7 @@ class FileSystem(Rule):
             yield Note(node, OTHER_NAME, of_other_name=True)
         for node, _ in handed_on(module, Does.FOLDER):
             yield rename(node, "TemporaryFolderOnRank0", BECAUSE)
-        for node, name in handed_on(module, Does.WRITE, Does.ANSWER):
-            helper = "run_on_rank0" if does(name) is Does.WRITE else "ask_rank0"
-            yield hand_on(module, node, helper, BECAUSE)
+        yield from handed_to(module, {Does.WRITE: "run_on_rank0", Does.ANSWER: "ask_rank0"}, BECAUSE)
 
 
 def _names_of_script(module: Module) -> Iterator[ast.expr]:

@@ -23,13 +23,13 @@ from dp2ddp.codemod.edits import Finding, Hazard, InsertAfter, Replace
 from dp2ddp.codemod.knowledge.functions import TRACKING, Does, does, what_is
 from dp2ddp.codemod.knowledge.methods import WRITING_CLASS, MethodDoes, method
 from dp2ddp.codemod.looks.looked_up import module_names
-from dp2ddp.codemod.looks.mentions import handed_on
+from dp2ddp.codemod.looks.mentions import handed_to
 from dp2ddp.codemod.looks.start import last_import
 from dp2ddp.codemod.looks.uses import base_in_library, is_harmless, is_only_written, row_of
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.reasons import Reason
-from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, flags, hand_on
+from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, flags
 
 HELPERS = {Does.TRACK: "make_on_rank0", Does.HANDLE_LOG: "make_handler_on_rank0"}
 MEETS = (Does.WRITE, Does.SAVE, Does.ANSWER, Does.OPEN)  # where all ranks meet
@@ -74,8 +74,7 @@ class Tracker(Rule):
     def look(self, module: Module) -> Iterator[Finding]:
         for call in module.calls:
             yield from _made(module, call)
-        for kind, helper in HELPERS.items():
-            yield from (hand_on(module, each, helper, BECAUSE) for each, _ in handed_on(module, kind))
+        yield from handed_to(module, HELPERS, BECAUSE)
         for node in module.nodes(ast.Call, ast.Subscript):
             yield from _fetched(module, node)  # type: ignore[arg-type]
         for node in module.all(ast.ImportFrom):
