@@ -103,7 +103,7 @@ class Module(Reader):
 
     def call_of(self, node: ast.AST) -> Call | None:
         """The call of what a node names, where it is called there."""
-        parent = self.parents[node]
+        parent = self.parents.get(node)
         return self.call(parent) if isinstance(parent, ast.Call) and parent.func is node else None
 
     def calls_in(self, code: ast.AST | None) -> Iterator[Call]:

@@ -94,12 +94,10 @@ class LibraryWraps(Rule):
         own = [wrap for wrap in hidden_wraps(module.program) if wrap.module is module]
         for wrap in {wrap.library.name: wrap for wrap in reversed(own)}.values():
             yield from _notes_of(wrap)
-        classes = {wrap.own_class for wrap in hidden_wraps(module.program) if wrap.own_class}
-        for _, definition in (each for each in classes if each[0] is module):
-            yield from _overrides(definition)
-        placed = [each for each in module.all(ast.keyword) if each.arg == "device_map"]
-        for given in placed if library_wraps(module.program) else ():
-            if constant(given.value):
+        for home, kind in {wrap.own_class for wrap in hidden_wraps(module.program) if wrap.own_class}:
+            yield from _overrides(kind) if home is module else ()
+        for given in module.all(ast.keyword) if library_wraps(module.program) else ():
+            if given.arg == "device_map" and constant(given.value):
                 yield Note(given, PLACED)
 
 

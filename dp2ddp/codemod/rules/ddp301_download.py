@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Finding
 from dp2ddp.codemod.knowledge.functions import Does
 from dp2ddp.codemod.looks.mentions import handed_to
-from dp2ddp.codemod.looks.uses import bases_in_libraries, row_of
+from dp2ddp.codemod.looks.uses import bases_in_libraries, may_be_true, row_of
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.model.nodes import constant, handed
+from dp2ddp.codemod.model.nodes import handed
 from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff
 
 # They download, and process what they have, into files; their subclasses, too.
@@ -60,8 +60,7 @@ def _downloads(module: Module, call: Call) -> bool:
         return True
     if _is_own(module, call):
         return False
-    given = call.keyword("download")
-    return given is not None and bool(constant(given.value)) or call.method == "from_pretrained"
+    return may_be_true(call.argument(None, "download")) or call.method == "from_pretrained"
 
 
 def _is_own(module: Module, call: Call) -> bool:

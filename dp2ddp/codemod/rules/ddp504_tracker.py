@@ -128,16 +128,15 @@ def _are_named(program: Program) -> bool:
 
 def _is_read(module: Module, name: str) -> bool:
     """Whether anything is looked at of what comes of a library that goes by this name."""
-    uses = (each for each in module.by_word.get(name, ()) if isinstance(each, ast.Name))
-    return not all(_is_only_written(module, use) for use in uses if isinstance(use.ctx, ast.Load))
+    names = (each for each in module.by_word.get(name, ()) if isinstance(each, ast.Name))
+    return not all(_is_only_written(module, each) for each in names if isinstance(each.ctx, ast.Load))
 
 
 def _tracked(module: Module, name: str, node: ast.stmt) -> Finding:
     """A library that reports, by the name that an import gives it; one that may fail is held where it stands."""
     helper = "HeldByRank0" if _is_read(module, name) else "library_on_rank0"
-    last = last_import(module, {module.top_statement(use) for use in module.by_word.get(name, ())})
-    is_above = last is not None and last.lineno > node.lineno and module.parents[node] is module.tree
-    place = last if last and is_above else node
+    last = last_import(module, {module.top_statement(use) for use in module.by_word.get(name, ())}) or node
+    place = last if last.lineno > node.lineno and module.parents[node] is module.tree else node
     return InsertAfter(place, f"{name} = {helper}({name})", BECAUSE, helpers=(helper,))
 
 
@@ -155,10 +154,8 @@ def _is_only_written(module: Module, use: ast.Name) -> bool:
 def _meetings_of_one(module: Module) -> Iterator[Finding]:
     """What all ranks meet for, in a method of a class of which rank 0 alone has objects, or is called by its level."""
     for call in module.calls:
-        owner = module.enclosing(call.node, ast.ClassDef)
-        if owner is None or does(call.name) not in MEETS:
-            continue
-        row, base = what_is(call.name), base_in_library(module, f"{module.dotted}.{owner.name}") or ""
-        is_one = does(base) in HELPERS or base.startswith("logging.")
-        if is_one and row and not is_harmless(module, call, row):
-            yield Hazard(call.node, OF_ONE.of(name=call.name, owner=owner.name))
+        row, owner = what_is(call.name), module.enclosing(call.node, ast.ClassDef)
+        if row and owner and row.does in MEETS and not is_harmless(module, call, row):
+            base = base_in_library(module, f"{module.dotted}.{owner.name}") or ""
+            if does(base) in HELPERS or base.startswith("logging."):
+                yield Hazard(call.node, OF_ONE.of(name=call.name, owner=owner.name))
