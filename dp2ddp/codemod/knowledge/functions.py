@@ -41,7 +41,7 @@ class Does(Enum):
     MAKE_DEVICE = auto()
     HANDLE_SIGNAL = auto()
     NAME_BY_CLOCK = auto()  # hydra's folders
-    ASKED_BY_NAME = auto()  # loaders, states of devices, threads and processes: rules know them one by one
+    BY_NAME = auto()  # loaders, states of devices, threads and processes: rules know them one by one
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ _OUTSIDE = {
     "datetime.date.today": FunctionRow(Does.CALENDAR),
     "time.strftime": FunctionRow(Does.CALENDAR, 1),
     **_all(Does.CALENDAR, of("time", "ctime asctime localtime gmtime"), position=0),
-    **_all(Does.ASKED_BY_NAME, [
+    **_all(Does.BY_NAME, [
         "torch.utils.data.DataLoader", *of("torch.cuda", "get_rng_state_all set_rng_state_all"),
         *of("torch.multiprocessing", "spawn start_processes"), *of("os", "fork forkpty _exit abort kill"), *of("multiprocessing", "Process"),
         *of("threading", "Thread Timer"), *of("concurrent.futures", "ThreadPoolExecutor"), *of("multiprocessing.pool", "ThreadPool"),
