@@ -62,6 +62,7 @@ ARGUMENTS: dict[str, Callable[[], tuple[Any, ...]]] = {
     "random.shuffle": lambda: ([*range(99)],),
     "numpy.random.shuffle": lambda: ([*range(99)],),
     "struct.pack_into": lambda: ("i", bytearray(4), 0, 7),
+    "torch.nn.utils.vector_to_parameters": lambda: (torch.ones(1), [torch.nn.Parameter(torch.zeros(1))]),
     **{f"bisect.{name}": lambda: ([1, 3], 2) for name in ("insort", "insort_left", "insort_right")},
 }
 

@@ -274,9 +274,8 @@ def _devices(module: Module) -> Iterator[Finding]:
 
 def _own(module: Module, node: ast.AST) -> Finding:
     """`torch.device(gpu)` and `.to(gpu)`: what may be an index is the rank's device."""
-    parent = module.parents[node]
-    if isinstance(parent, ast.Call) and parent.func is node:
-        return Replace(parent, words_of(module).code('{torch}.device("cuda")'), OWN_DEVICE)
+    if call := module.call_of(node):
+        return Replace(call.node, words_of(module).code('{torch}.device("cuda")'), OWN_DEVICE)
     return Replace(node, '"cuda"', OWN_DEVICE)
 
 

@@ -22,12 +22,12 @@ from functools import cached_property, lru_cache
 from itertools import chain
 
 from dp2ddp.codemod.edits import Finding, InsertBefore, Replace, SetArgument
-from dp2ddp.codemod.idiomatic.looking import Made, is_true, trains
+from dp2ddp.codemod.idiomatic.looking import Made, trains
 from dp2ddp.codemod.idiomatic.new_names import remark, words_of
 from dp2ddp.codemod.knowledge.derived import LOADER
-from dp2ddp.codemod.looks.uses import bases_in_libraries
+from dp2ddp.codemod.looks.uses import bases_in_libraries, may_be_true
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS, inside, last_name
+from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS, constant, inside, last_name
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.rule import Rule, Untouched, diff
 
@@ -119,11 +119,11 @@ class FoundLoader(Made):
     def argument(self, name: str) -> ast.expr | None:
         """What is given, unless it is None."""
         given = self.call.argument(ARGUMENTS.index(name), name)
-        return None if isinstance(given, ast.Constant) and given.value is None else given
+        return None if constant(given) is None else given
 
     @property
     def shuffles(self) -> bool:
-        return is_true(self.argument("shuffle"))
+        return may_be_true(self.argument("shuffle"))
 
     @cached_property
     def trains(self) -> bool:
@@ -147,7 +147,7 @@ class FoundLoader(Made):
         options = [each.value for each in self.call.node.keywords if not each.arg]
         if dataset is None or any(DECIDE & self._words(each) for each in options):
             return False
-        if size is None or isinstance(size, ast.Constant) and size.value == 1:
+        if size is None or constant(size) == 1:
             return False
         makers = flow.makers(self.module, dataset)
         return not any(ITERABLE in bases_in_libraries(home, home.name(each)) for home, each in makers)
@@ -238,9 +238,9 @@ def _settings(loader: FoundLoader) -> Iterator[str]:
     shuffle, drop = loader.argument("shuffle"), loader.argument("drop_last")
     if not loader.shuffles:
         yield "shuffle=False"
-    elif not isinstance(shuffle, ast.Constant) and shuffle is not None:
+    elif shuffle is not None and constant(shuffle) is ...:
         yield f"shuffle={loader.module.text(shuffle)}"
-    if drop is not None and is_true(drop):
+    if drop is not None and may_be_true(drop):
         yield f"drop_last={loader.module.text(drop)}"
 
 

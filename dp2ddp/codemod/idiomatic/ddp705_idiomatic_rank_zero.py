@@ -22,11 +22,11 @@ from itertools import takewhile
 
 from dp2ddp.codemod.edits import Finding, Guard, Hazard, InsertAfter, InsertBefore, Replace, SetArgument
 from dp2ddp.codemod.idiomatic.ddp702_idiomatic_wrap import wrapped_names
-from dp2ddp.codemod.idiomatic.looking import is_true, leading_to, runs_of, words_in
+from dp2ddp.codemod.idiomatic.looking import leading_to, runs_of, words_in
 from dp2ddp.codemod.idiomatic.new_names import remark, words_of
 from dp2ddp.codemod.knowledge.functions import TRACKING, Does, does
 from dp2ddp.codemod.knowledge.methods import WRITING_MODE
-from dp2ddp.codemod.looks.uses import is_used
+from dp2ddp.codemod.looks.uses import is_used, may_be_true
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import DEFINITIONS, FUNCTIONS, LOOPS, all_from, inside, last_name, values_of
 from dp2ddp.codemod.model.program import Program
@@ -115,8 +115,8 @@ def _effects(module: Module) -> dict[ast.AST, str]:
     """The calls that act outside, each with the helper that the exact style calls there; "" where a person decides."""
     acting: dict[ast.AST, str] = {}
     for finding in (finding for rule in RULES for finding in rule.look(module)):
-        node, parent = finding.node, module.parents.get(finding.node)
-        call = parent if isinstance(parent, ast.Call) and parent.func is node else node
+        called = module.call_of(finding.node)
+        call = called.node if called else finding.node
         helper = next(iter(getattr(finding, "helpers", ())), "")
         is_known = helper in (DOWNLOADS, *OPENS, *WRITES, *MAKES) or isinstance(finding, Hazard)
         if isinstance(call, ast.Call) and is_known and not _stays_inside(module, call):
@@ -154,7 +154,7 @@ def _is_folder(call: Call) -> bool:
 def _is_download(module: Module, call: Call) -> bool:
     """`CIFAR10(root, download=True)`, `torch.hub.load(...)`."""
     given = call.keyword("download")
-    return is_true(given.value) if given is not None else _effects(module).get(call.node) == DOWNLOADS
+    return may_be_true(given.value) if given is not None else _effects(module).get(call.node) == DOWNLOADS
 
 
 @lru_cache(maxsize=8)

@@ -19,11 +19,6 @@ def words_in(*nodes: ast.AST) -> set[str]:
     return {word for node in nodes for each in ast.walk(node) if (word := last_name(each))}
 
 
-def is_true(node: ast.expr | None) -> bool:
-    """Whether an argument may be true: it is given, and is no constant like False or None."""
-    return node is not None and not (isinstance(node, ast.Constant) and not node.value)
-
-
 def runs_of(module: Module, statements: Container[ast.AST]) -> Iterator[list[ast.stmt]]:
     """Some statements of a file: those that follow each other in a block together."""
     for node in ast.walk(module.tree):

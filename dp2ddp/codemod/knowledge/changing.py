@@ -1,26 +1,17 @@
 """What changes a thing in place: functions that are given it, by name, and methods of its own."""
 
-from dp2ddp.codemod.knowledge.reading_methods import FILLING
-
-
-def _first_of(home: str, words: str) -> dict[str, int]:
-    return {f"{home}.{word}": 0 for word in words.split()}
-
+from dp2ddp.codemod.knowledge.reading_methods import FILLING, of
 
 # A function, and the place of the argument that it changes.
 CHANGES: dict[str, int] = {
-    **_first_of("builtins", "next setattr delattr"),
-    **_first_of(
-        "operator", "iadd isub imul imatmul itruediv ifloordiv imod ipow iand ior ixor ilshift irshift"
-    ),
-    **_first_of("operator", "iconcat setitem delitem"),
-    **_first_of("heapq", "heappush heappop heapify heapreplace heappushpop"),
-    **_first_of("bisect", "insort insort_left insort_right"),
-    **_first_of("numpy", "copyto put place putmask fill_diagonal put_along_axis random.shuffle"),
-    "random.shuffle": 0,
-    "itertools.islice": 0,  # of an iterator
-    "struct.pack_into": 1,
-}
+    **dict.fromkeys([
+        *of("builtins", "next setattr delattr"), *of("heapq", "heappush heappop heapify heapreplace heappushpop"),
+        *of("operator", "iadd isub imul imatmul itruediv ifloordiv imod ipow iand ior ixor ilshift irshift iconcat setitem delitem"),
+        *of("bisect", "insort insort_left insort_right"), "random.shuffle", "itertools.islice",  # of an iterator
+        *of("numpy", "copyto put place putmask fill_diagonal put_along_axis random.shuffle"),
+    ], 0),
+    "struct.pack_into": 1, "torch.nn.utils.vector_to_parameters": 1,
+}  # fmt: skip
 _OF_ARRAYS = {"byteswap", "fromfile", "fromunicode", "setflags"}
 _BY_SYNTAX = {"__setitem__", "__delitem__", "__setattr__", "__delattr__"}
 # a file stands elsewhere, and is the same

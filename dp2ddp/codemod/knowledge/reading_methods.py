@@ -5,8 +5,14 @@ def words(*lines: str) -> frozenset[str]:
     return frozenset(" ".join(lines).split())
 
 
-def _homes(names: str) -> tuple[str, ...]:
-    return tuple(f"{word}." for word in names.split())
+def of(home: str, names: str) -> tuple[str, ...]:
+    """Names of one module, class or object."""
+    return tuple(f"{home}.{name}" for name in names.split())
+
+
+def homes(names: str) -> tuple[str, ...]:
+    """Modules and objects, as what their names' names begin with."""
+    return tuple(f"{name}." for name in names.split())
 
 
 # Give parts of what they are called of, or the thing itself: who changes these, changes it.
@@ -64,19 +70,16 @@ LOOKING = words(
     "divmod pow iter vars hash object ord chr property staticmethod NotImplementedError ValueError RuntimeError",
     "TypeError KeyError IndexError AssertionError Exception AttributeError ImportError NotImplemented Warning",
 )
-# Of those, what may change what it is given.
-CHANGING_HOMES = _homes("operator collections itertools random heapq bisect")
-CHANGING = words(
-    "copyto put place putmask fill_diagonal at shuffle put_along_axis sort_complex vector_to_parameters"
-)
+# Of those, what may change what it is given, beside what knowledge/changing.py names.
+CHANGING_HOMES = homes("operator collections itertools random heapq bisect")
 # Their functions may give what they are given, or parts of it.
 HANDING_ON = ("operator.", "contextlib.", "functools.", "itertools.", "random.", "copy.copy")
 NEW_CONTAINERS = words("list tuple dict set frozenset zip enumerate sorted reversed map filter OrderedDict")
 COMPUTING_HOMES = (
-    *_homes(
+    *homes(
         "torch torchvision torchaudio math numpy cmath copy itertools functools einops scipy collections typing"
     ),
-    *_homes("operator string re timm random types contextlib dataclasses enum abc numbers time warnings PIL"),
+    *homes("operator string re timm random types contextlib dataclasses enum abc numbers time warnings PIL"),
     "logging.getLogger",
 )
-MODULE_HOMES = _homes("torch.nn torchvision timm transformers pretrainedmodels segmentation_models_pytorch")
+MODULE_HOMES = homes("torch.nn torchvision timm transformers pretrainedmodels segmentation_models_pytorch")

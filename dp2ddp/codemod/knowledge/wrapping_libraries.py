@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 from dp2ddp.codemod.reasons import Reason
 
@@ -13,12 +13,11 @@ class WrappingLibrary:
 
     name: str  # as its users call it
     since: str  # the version
-    used: re.Pattern[str]  # the dotted names of its classes and functions
+    used: str  # the dotted names of its classes and functions, as a pattern
     # on the ranks that torchrun starts, by the same lines; else each would wrap once more, for all GPUs
     starts_ddp: bool = True
-    method: str = (
-        ""  # of what `used` makes: `learn.to_parallel()`; "" where the class or function itself wraps
-    )
+    # of what `used` makes: `learn.to_parallel()`; "" where the class or function itself wraps
+    method: str = ""
     switch: tuple[str, ...] = ()  # the arguments that say "dp"; none where it need not be told
     instead: tuple[str, ...] = ()  # the lines to write
     refused: str = ""  # what new versions do instead of wrapping
@@ -39,14 +38,7 @@ _OF_FABRIC = (_DDP, "batch_size // fabric.world_size in each DataLoader",
               "fabric.print(...) for print(...), fabric.is_global_zero around files of your own")  # fmt: skip
 
 
-def _row(name: str, since: str, used: str, **more: Any) -> WrappingLibrary:
-    return WrappingLibrary(name, since, re.compile(used), **more)
-
-
-def _other(*given: str, **more: Any) -> WrappingLibrary:
-    return _row(*given, starts_ddp=False, **more)
-
-
+_row, _other = WrappingLibrary, partial(WrappingLibrary, starts_ddp=False)
 LIBRARIES = (
     _row("transformers.Trainer", "2.9", r"transformers\.(\w+\.)*(Seq2Seq)?Trainer"),
     _row("trl", "0.4.2", r"trl\.(\w+\.)*\w+Trainer", refused="trl 1.15 ends with an error instead: it wants torchrun"),
@@ -75,7 +67,8 @@ def wrapping_library(dotted: str | None, method: str = "") -> WrappingLibrary | 
     """The row of a class or function; with `method`, of that method of what it makes."""
     if not dotted:
         return None
-    return next((each for each in LIBRARIES if each.method == method and each.used.fullmatch(dotted)), None)
+    rows = (each for each in LIBRARIES if each.method == method and re.fullmatch(each.used, dotted))
+    return next(rows, None)
 
 
 @dataclass(frozen=True)
@@ -119,11 +112,9 @@ PADDED = Reason(
     "ranks pad to the longest of their own rows: dropout draws other numbers then, but as random",
 )
 COLLATORS = {  # of a batch, on the ranks
-    **dict.fromkeys(["DataCollatorForLanguageModeling", "DataCollatorForWholeWordMask"], DRAWN),
-    "DataCollatorForPermutationLanguageModeling": DRAWN,
-    **dict.fromkeys(["DataCollatorWithPadding", "DataCollatorForSeq2Seq"], PADDED),
-    "DataCollatorForTokenClassification": PADDED,
-}
+    **{f"DataCollatorFor{what}": DRAWN for what in ("LanguageModeling", "WholeWordMask", "PermutationLanguageModeling")},
+    **{f"DataCollator{what}": PADDED for what in ("WithPadding", "ForSeq2Seq", "ForTokenClassification")},
+}  # fmt: skip
 # Losses of sentence-transformers that compare rows with each other.
 COUPLING = re.compile(
     r"sentence_transformers\.(\w+\.)*((Cached|Sparse)*MultipleNegatives(Symmetric)?Ranking|(Cached)?GISTEmbed|CoSENT|AnglE"

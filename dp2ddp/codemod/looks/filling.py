@@ -7,9 +7,9 @@ import sys
 from collections.abc import Iterator
 from functools import lru_cache
 
+from dp2ddp.codemod.knowledge.changing import changed_argument
 from dp2ddp.codemod.knowledge.functions import TRACKING, Does, does
 from dp2ddp.codemod.knowledge.reading_methods import (
-    CHANGING,
     CHANGING_HOMES,
     COMPUTING_HOMES,
     CONSUMED,
@@ -200,7 +200,7 @@ class Filling:
         inplace = call.keyword("inplace")
         if name.endswith("_") or inplace is not None and getattr(inplace.value, "value", True) is not False:
             return any(map(self.is_shared, _tensors_given_first(call.node)))
-        return name.startswith(CHANGING_HOMES) or name.rpartition(".")[2] in CHANGING
+        return name.startswith(CHANGING_HOMES) or changed_argument(name) is not None
 
     def _is_unknown(self, function: ast.expr) -> bool:
         """Whether nobody can tell what is called: `TABLE[name](x)`, `getattr(TOOLS, name)(x)`; not of self's layers."""

@@ -8,7 +8,7 @@ from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.looks.uses import loads
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.reasons import Reason
-from dp2ddp.codemod.rule import rename
+from dp2ddp.codemod.rule import hand_on, rename
 from dp2ddp.source.helper_module import NAME as HELPERS
 
 ASKING = ("builtins.isinstance", "builtins.issubclass")
@@ -41,6 +41,12 @@ def handed_on(module: Module, *kinds: Does, names: Container[str] = ()) -> Itera
     items = module.mentions.items()
     named = ((name, nodes) for name, nodes in items if does(name) in kinds or name in names)
     return ((use, name) for name, nodes in named for node in nodes for use in _values(module, node, name))
+
+
+def handed_to(module: Module, helpers: Mapping[Does, str], because: str) -> Iterator[Finding]:
+    """Wherever a function of one of these kinds is a value, its helper calls it."""
+    values = ((node, does(name)) for node, name in handed_on(module, *helpers))
+    return (hand_on(module, node, helpers[kind], because) for node, kind in values if kind)
 
 
 def _values(module: Module, node: ast.expr, name: str) -> Iterator[ast.expr]:

@@ -30,10 +30,8 @@ def hash_orders(module: Module) -> Iterator[ast.AST]:
             yield node
     for name in SETS:
         for node in module.mentions.get(name, ()):
-            parent = module.parents[node]
-            is_call = isinstance(parent, ast.Call) and parent.func is node
-            is_fine = comes_only_to(module, parent, _asks_no_order) if is_call else is_type_test(module, node)
-            if not is_fine:
+            call = module.call_of(node)
+            if not (comes_only_to(module, call.node, _asks_no_order) if call else is_type_test(module, node)):
                 yield node
 
 

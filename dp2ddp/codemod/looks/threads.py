@@ -18,7 +18,7 @@ from dp2ddp.codemod.looks.mentions import is_type_test, mentions
 from dp2ddp.codemod.looks.uses import bases_in_libraries, is_foreign
 from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.model.nodes import FUNCTIONS, handed, inside, places, root_name, stored_names
+from dp2ddp.codemod.model.nodes import FUNCTIONS, constant, handed, inside, places, root_name, stored_names
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.reasons import Reason
 from dp2ddp.source.parsing import nodes_in
@@ -251,8 +251,7 @@ def _changed(module: Module, node: ast.AST, methods: Set[str] = frozenset()) -> 
 def loads_with_workers(module: Module) -> Iterator[tuple[ast.expr, str, Call | None]]:
     """Where a file names DataLoader, or one derived from it, and may give it workers."""
     for node, name in mentions(module, [LOADER, *LOADERS]):
-        parent = module.parents[node]
-        call = Call(parent, LOADER) if isinstance(parent, ast.Call) and parent.func is node else None
+        call = module.call_of(node)
         if not (is_type_test(module, node) or call and is_without(module, call, NO_WORKERS)):
             yield node, name, call
 
@@ -262,8 +261,7 @@ def is_without(module: Module, call: Call, arguments: tuple[tuple[int, str, obje
     given = ((call.argument(place, name), default) for place, name, default in arguments)
     values = ((node and module.value(node), default) for node, default in given)
     return not call.may_have_more and all(
-        value is None or isinstance(value, ast.Constant) and value.value == default
-        for value, default in values
+        value is None or constant(value) == default for value, default in values
     )
 
 

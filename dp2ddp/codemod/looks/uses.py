@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dp2ddp.codemod.knowledge.functions import FunctionRow, what_is
 from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.model.nodes import last_name
+from dp2ddp.codemod.model.nodes import constant, last_name
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.model.scopes import Binds, Scope, settings
 
@@ -45,6 +45,11 @@ def _said(node: ast.expr) -> str:
         case ast.Attribute() | ast.BinOp():
             return ast.unparse(node)
     return "?"
+
+
+def may_be_true(node: ast.AST | None) -> bool:
+    """Whether an argument may be true: it is given, and is no constant like False or None."""
+    return node is not None and bool(constant(node))
 
 
 def is_used(module: Module, call: Call) -> bool:

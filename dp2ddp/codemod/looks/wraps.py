@@ -85,11 +85,9 @@ def find_wraps(program: Program) -> tuple[Wrap, ...]:
 def wraps_in(module: Module) -> Iterator[Wrap]:
     """Those of a file, whether they can run or not."""
     own_mode, pasted = OwnMode(module), pasted_lines(module.source)
-    for node, name in mentions(module, WRAPS):
+    for node, _ in mentions(module, WRAPS):
         if not (is_type_test(module, node) or own_mode.holds(node) or node.lineno in pasted):
-            parent = module.parents[node]
-            is_called = isinstance(parent, ast.Call) and parent.func is node
-            yield Wrap(module, node, Call(parent, name) if is_called else None)  # type: ignore[arg-type]
+            yield Wrap(module, node, module.call_of(node))
 
 
 def largest_count(wraps: tuple[Wrap, ...]) -> int | None:

@@ -101,6 +101,11 @@ class Module(Reader):
     def call(self, node: ast.Call) -> Call:
         return Call(node, self.name(node.func))
 
+    def call_of(self, node: ast.AST) -> Call | None:
+        """The call of what a node names, where it is called there."""
+        parent = self.parents.get(node)
+        return self.call(parent) if isinstance(parent, ast.Call) and parent.func is node else None
+
     def calls_in(self, code: ast.AST | None) -> Iterator[Call]:
         """The calls in a piece of code of this file."""
         return map(self.call, inside(code, ast.Call))

@@ -47,6 +47,11 @@ def last_name(node: ast.AST | None) -> str:
     return ""
 
 
+def constant(node: ast.AST | None) -> object:
+    """The value of a constant; of anything else `...`, which stands for what the text does not tell."""
+    return node.value if isinstance(node, ast.Constant) else ...
+
+
 def looked_up(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
     """`models` and `name` of `getattr(models, name)`, `models.__dict__[name]` and `vars(models)[name]`."""
     match node:

@@ -31,6 +31,7 @@ from dp2ddp.codemod.looks.start import Join, devices_set, first_act, join_of, se
 from dp2ddp.codemod.looks.trained import trains_outside
 from dp2ddp.codemod.looks.wraps import find_wraps, largest_count, wraps_in
 from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.model.nodes import constant
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Rule, Untouched, diff, flags
@@ -160,5 +161,5 @@ def _unknown_world(module: Module, join: Join) -> Iterator[Note]:
 def _counts_all(module: Module, given: ast.expr) -> bool:
     """`range(torch.cuda.device_count())`, `None`."""
     value = module.value(given)
-    is_none = isinstance(value, ast.Constant) and value.value is None
-    return is_none or any(call.name == "torch.cuda.device_count" for call in module.calls_in(value))
+    counts = (call.name == "torch.cuda.device_count" for call in module.calls_in(value))
+    return constant(value) is None or any(counts)

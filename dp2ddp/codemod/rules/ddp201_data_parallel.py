@@ -1,20 +1,10 @@
 """Wrap the model for the ranks.
 
 `nn.DataParallel` becomes a wrapper of the helpers wherever it is named: called, derived from, asked for, handed on.
-
-- `WholeBatchDDP`, torch's own DistributedDataParallel, where the text shows one model, trained by one forward and
-  one backward a step; whatever else happens when it runs, it refuses with an error.
-- `WholeBatchParallel`, which sums gradients inside the graph while backward runs, where something of this is not
-  so (`convert --json` says what: `trains-more`, `copied-whole`); `WholeBatchSharingErrors` where the script may catch
-  what a forward raises, which is raised on all ranks then.
-- `WholeBatch`, which sums them behind backward, where several models are wrapped.
-- `WholeBatchInTurns` where forwards or hooks may fill lists, counters, files: every rank runs all replicas, in turns.
-  `WholeBatchPrinting` and `WholeBatchWriting` where they only print, or only write into `.data` of weights.
-- `WholeBatchInParts` where outputs may be large, pixels or tokens: each rank computes the loss of its own rows.
-- `DataParallelOnRanks` under a class that overrides parts of DataParallel; `LibrarysOnRanks` under one of a
-  library (torch_geometric's, mmcv's), installed or not: `rebase` puts it there when the script runs. In their place
-  `DataParallelInTurns` and `LibrarysInTurns` where forwards or hooks fill something.
-  `AnyDataParallel`, under all of these, where the script asks for the type.
+The text of the whole program decides which: `WholeBatchDDP` where it shows one model, trained by one forward and one
+backward a step; else others, and `convert --json` says why (`trains-more`, `forward-fills`). Over a library's subclass
+(torch_geometric's, mmcv's), installed or not, `rebase` puts one when the script runs. `AnyDataParallel`, under all of
+them, stands where the script asks for the type.
 
 Rank r computes chunk r of each batch, and all ranks get the outputs of the whole batch.
 
@@ -22,7 +12,8 @@ Names are followed from file to file; what is found by a computed name is a haza
 is certainly no model, but the result of a loss or a layer: on a CPU that goes unnoticed, on two devices DataParallel
 itself fails. A note stands where autocast around the model has a dtype, of which DataParallel's threads never heard.
 
-docs/semantics.md#batch-size, docs/semantics.md#replicas, docs/semantics.md#autocast-dtype.
+docs/training.md#the-wrapper, docs/semantics.md#batch-size, docs/semantics.md#replicas,
+docs/semantics.md#autocast-dtype.
 """
 
 import ast

@@ -2,20 +2,18 @@
 
 `scatter`, `replicate`, `parallel_apply`, `gather`, `Broadcast.apply`, `Scatter.apply` and the functional
 `data_parallel` become functions of the same arguments and results, `..._on_ranks`; what runs replicas, `..._in_turns`
-where a forward or a hook of the program fills something that outlives it. Batch norm that is synchronised between the
-replicas of DataParallel (Synchronized-BatchNorm-PyTorch and its copies) stays as it is written: its class SyncMaster
-gets the decorator `@master_on_ranks`. A hazard where layers talk with each other in another way, and where a part of
-DataParallel is replaced in torch.
+where a forward or a hook of the program fills something that outlives it. Batch norm that is synchronised between
+replicas (Synchronized-BatchNorm-PyTorch and its copies) stays as it is written: its class SyncMaster gets the decorator
+`@master_on_ranks`. A hazard where layers talk with each other in another way, and where a part of DataParallel is
+replaced in torch.
 
-They copy to devices of one process; a rank has one device. The script holds all chunks, all replicas and all
-outputs: every rank holds all of them, so the code around stays as it is written. Replicas that talk are threads there;
-as processes they would wait for ever.
+They copy to devices of one process; a rank has one device. Replicas that talk are threads there; as processes they
+would wait for ever.
 
 `parallel_apply` runs replica r on rank r alone, and gives all ranks the outputs of all. A replica that is called in
-another way raises on every other rank. In turns, a function that is no replica raises. Every rank gets the messages of
-all replicas to a SyncMaster, in their order, and calls the layer's own function of them: the formula (eps, biased or
-not, momentum) is the script's. Gradients go back the same way. A layer whose callback nobody calls is plain batch
-norm, and is left alone.
+another way raises on every other rank; in turns, so does a function that is no replica. Messages to a SyncMaster come
+to every rank, in the order of the replicas, and gradients go back the same way. A layer whose callback nobody calls is
+plain batch norm, and is left alone.
 
 torch/nn/parallel/*.py; Synchronized-BatchNorm-PyTorch: batchnorm.py, comm.py, replicate.py; docs/training.md#models,
 docs/semantics.md#sync-batchnorm.

@@ -21,7 +21,7 @@ from dp2ddp.codemod.edits import Finding, Hazard, Note
 from dp2ddp.codemod.looks.hidden_wraps import HiddenWrap, hidden_wraps, library_wraps, shows_one_gpu
 from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.model.nodes import NAMED_FUNCTIONS
+from dp2ddp.codemod.model.nodes import NAMED_FUNCTIONS, constant
 from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Rule, Untouched, flags, notes
 
@@ -94,12 +94,10 @@ class LibraryWraps(Rule):
         own = [wrap for wrap in hidden_wraps(module.program) if wrap.module is module]
         for wrap in {wrap.library.name: wrap for wrap in reversed(own)}.values():
             yield from _notes_of(wrap)
-        classes = {wrap.own_class for wrap in hidden_wraps(module.program) if wrap.own_class}
-        for _, definition in (each for each in classes if each[0] is module):
-            yield from _overrides(definition)
-        placed = [each for each in module.all(ast.keyword) if each.arg == "device_map"]
-        for given in placed if library_wraps(module.program) else ():
-            if not isinstance(given.value, ast.Constant) or given.value.value:
+        for home, kind in {wrap.own_class for wrap in hidden_wraps(module.program) if wrap.own_class}:
+            yield from _overrides(kind) if home is module else ()
+        for given in module.all(ast.keyword) if library_wraps(module.program) else ():
+            if given.arg == "device_map" and constant(given.value):
                 yield Note(given, PLACED)
 
 

@@ -16,11 +16,11 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Finding
 from dp2ddp.codemod.knowledge.functions import Does
-from dp2ddp.codemod.looks.mentions import handed_on
-from dp2ddp.codemod.looks.uses import bases_in_libraries, row_of
+from dp2ddp.codemod.looks.mentions import handed_to
+from dp2ddp.codemod.looks.uses import bases_in_libraries, may_be_true, row_of
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import handed
-from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, hand_on
+from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff
 
 # They download, and process what they have, into files; their subclasses, too.
 BECAUSE = "rank 0 downloads, and the others find it there"
@@ -50,8 +50,7 @@ class Download(Rule):
         for call in module.calls:
             if _downloads(module, call):
                 yield call_by(call.node, "rank0_first", BECAUSE)
-        for node, _ in handed_on(module, Does.DOWNLOAD):
-            yield hand_on(module, node, "rank0_first", BECAUSE)
+        yield from handed_to(module, {Does.DOWNLOAD: "rank0_first"}, BECAUSE)
 
 
 def _downloads(module: Module, call: Call) -> bool:
@@ -61,9 +60,7 @@ def _downloads(module: Module, call: Call) -> bool:
         return True
     if _is_own(module, call):
         return False
-    given = call.keyword("download")
-    may_download = given is not None and not (isinstance(given.value, ast.Constant) and not given.value.value)
-    return may_download or call.method == "from_pretrained"
+    return may_be_true(call.argument(None, "download")) or call.method == "from_pretrained"
 
 
 def _is_own(module: Module, call: Call) -> bool:

@@ -27,6 +27,7 @@ from dp2ddp.codemod.looks.mentions import handed_on, mentions, replaced
 from dp2ddp.codemod.looks.uses import DEPTH
 from dp2ddp.codemod.looks.wrapper import is_in_layer
 from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.model.nodes import constant
 from dp2ddp.codemod.model.scopes import Binds
 from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, flags, hand_on, rename
@@ -86,27 +87,29 @@ class UnseededGenerator(Rule):
     def look(self, module: Module) -> Iterator[Finding]:
         for call in module.calls:
             row = what_is(call.name)
-            if call.name in OF_DEVICES:
-                yield Hazard(call.node, OWN_SEED.of(code=call.name))
+            if why := _refusal(call.name):
+                yield Hazard(call.node, why)
+            elif call.name == "builtins.open" and constant(call.argument(0, "file")) in NOISE:
+                yield Hazard(call.node, FROM_FILE)
+            elif call.name is None and method(call.method) is MethodDoes.SEED and call.is_bare:
+                yield Hazard(call.node, OWN_SEED.of(code=module.text(call.node)))
             elif row and row.does in HELPERS:
                 given = call.argument(row.position, row.keyword)
                 if call.may_have_more or given is None or _may_be_none(module, given):
                     yield call_by(call.node, HELPERS[row.does], ALIKE)
-            elif row and row.does is Does.DRAW_BY_SYSTEM:
-                yield Hazard(call.node, BY_SYSTEM.of(name=call.name))
-            elif call.name == "builtins.open" and getattr(call.argument(0, "file"), "value", None) in NOISE:
-                yield Hazard(call.node, FROM_FILE)
-            elif call.name is None and method(call.method) is MethodDoes.SEED and call.is_bare:
-                yield Hazard(call.node, OWN_SEED.of(code=module.text(call.node)))
         for node, name in handed_on(module, Does.DRAW_BY_SYSTEM, *HELPERS):
-            if name in OF_DEVICES:
-                yield Hazard(node, OWN_SEED.of(code=name))
-            elif (kind := does(name)) in HELPERS:
+            if why := _refusal(name):
+                yield Hazard(node, why)
+            elif kind := does(name):
                 yield hand_on(module, node, HELPERS[kind], ALIKE)
-            else:
-                yield Hazard(node, BY_SYSTEM.of(name=name))
         yield from replaced(module, STATES, OF_EACH)
         yield from _of_devices(module)
+
+
+def _refusal(name: str | None) -> Reason | None:
+    if name in OF_DEVICES:
+        return OWN_SEED.of(code=name)
+    return BY_SYSTEM.of(name=name) if does(name) is Does.DRAW_BY_SYSTEM else None
 
 
 def _of_devices(module: Module) -> Iterator[Finding]:
@@ -117,9 +120,7 @@ def _of_devices(module: Module) -> Iterator[Finding]:
         if (names_device or call.name == "torch.random.fork_rng") and not is_in_layer(module, call.node):
             yield rename(call.node.func, helper, OF_EACH)
     for node, _ in mentions(module, ["torch.cuda.manual_seed_all"]):
-        parent = module.parents[node]
-        is_called = isinstance(parent, ast.Call) and parent.func is node
-        if not (is_called and module.text(node).endswith("cuda.manual_seed_all")):
+        if not (module.call_of(node) and module.text(node).endswith("cuda.manual_seed_all")):
             yield rename(node, "seed_all_devices", OF_EACH)
 
 

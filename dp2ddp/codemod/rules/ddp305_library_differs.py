@@ -28,6 +28,7 @@ from dp2ddp.codemod.knowledge.wrapping_libraries import (
 from dp2ddp.codemod.looks.hidden_wraps import HiddenWrap, library_wraps
 from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.model.nodes import constant
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Rule, Untouched, flags, notes
@@ -53,10 +54,7 @@ COUPLED = Reason(
     "this loss compares rows with each other: those of all GPUs under DataParallel, of one on ranks",
     f"say {GATHERS}=True, where it has that; or accept it: fewer negatives",
 )
-CAPTURED = (
-    "output_hidden_states",
-    "output_attentions",
-)  # arguments of transformers' models and their configs
+CAPTURED = ("output_hidden_states", "output_attentions")  # what transformers' models and configs are given
 CAPTURING_HOOKS = Reason(
     "capturing-hooks",
     "since transformers 5, each forward under DataParallel adds hooks for this, and hidden states hold layers twice: "
@@ -99,29 +97,26 @@ class LibraryDiffers(Rule):
             yield from _of_call(module, call)
 
 
-def _captured(module: Module) -> Iterator[ast.expr]:
+def _captured(module: Module) -> Iterator[ast.AST]:
     """Where a model of transformers is told to give what it catches by hooks."""
-    if not any(name.startswith("transformers.") for name in module.mentions):
-        return
-    given = ((each.arg, each.value) for each in module.all(ast.keyword))
-    set_later = ((name, each.node) for name in CAPTURED for each in module.attributes.get(name, ()))
-    for name, value in (*given, *set_later):
-        if name in CAPTURED and isinstance(value, ast.expr) and _is(True, value):
-            yield value
+    given = (each.value for each in module.all(ast.keyword) if each.arg in CAPTURED)
+    later = (each.node for name in CAPTURED for each in module.attributes.get(name, ()))
+    if any(name.startswith("transformers.") for name in module.mentions):
+        yield from (each for each in (*given, *later) if each and constant(each) is True)
 
 
 def _of_call(module: Module, call: Call) -> Iterator[Finding]:
     tells = (call.name or "").endswith(SETTINGS) or call.method == "train"
     is_own = any(wrap.call and wrap.call.node is call.node for wrap in library_wraps(module.program))
     for given in call.node.keywords if tells or is_own else ():
-        differs, value = DIFFERENT.get(given.arg or ""), given.value
-        if differs and not (isinstance(value, ast.Constant) and value.value in (differs.usual, None)):
+        differs = DIFFERENT.get(given.arg or "")
+        if differs and constant(given.value) not in (differs.usual, None):
             because = differs.because.of(argument=given.arg)
             yield Hazard(given, because) if because.advice else Note(given, because)
-    if COUPLING.fullmatch(call.name or "") and not _is(True, call.argument(None, GATHERS)):
+    if COUPLING.fullmatch(call.name or "") and constant(call.argument(None, GATHERS)) is not True:
         yield Hazard(call.node, COUPLED)
     collator = COLLATORS.get((call.name or "").rpartition(".")[2])
-    if collator and not _is(False, call.argument(1, "mlm")):
+    if collator and constant(call.argument(1, "mlm")) is not False:
         yield Note(call.node, collator)
     function = module.function_around(call.node)
     if (call.name or "").startswith(DRAWS) and getattr(function, "name", "") in ("__getitem__", "__call__"):
@@ -141,20 +136,12 @@ def _last_batch(wrap: HiddenWrap) -> Iterator[Finding]:
 def _drops(program: Program, call: ast.Call) -> bool:
     given = Call(call, None).argument(None, DROPS)
     later = (binding.node for _, binding in program.attributes.get(DROPS, ()))
-    return any(_is(True, each) for each in (given, *later) if each is None or isinstance(each, ast.expr))
-
-
-def _is(value: bool, given: ast.expr | None) -> bool:
-    return isinstance(given, ast.Constant) and given.value is value
+    return any(constant(each) is True for each in (given, *later))
 
 
 def _streams(program: Program) -> bool:
     """Whether data may come from a stream: its last batch is filled up, whatever the arguments say."""
-    return any(
-        "torch.utils.data.IterableDataset" in module.mentions
-        or any(
-            call.method == "to_iterable_dataset" or _is(True, call.argument(None, "streaming"))
-            for call in module.calls
-        )
-        for module in program.modules
+    return any("torch.utils.data.IterableDataset" in module.mentions for module in program.modules) or any(
+        call.method == "to_iterable_dataset" or constant(call.argument(None, "streaming")) is True
+        for _, call in program.calls
     )

@@ -19,14 +19,15 @@ docs/semantics.md#printing, docs/semantics.md#saving, docs/semantics.md#wrapper.
 import ast
 import re
 from collections.abc import Iterator
+from itertools import takewhile
 
 from dp2ddp.codemod.edits import Finding, Hazard, Replace
 from dp2ddp.codemod.knowledge.functions import Does, FunctionRow, does, what_is
 from dp2ddp.codemod.knowledge.methods import WRITING_MODE, MethodDoes, method
-from dp2ddp.codemod.looks.mentions import handed_on, replaced
+from dp2ddp.codemod.looks.mentions import handed_on, handed_to, replaced
 from dp2ddp.codemod.looks.uses import is_harmless, is_only_read, is_only_written, row_of
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.model.nodes import SCOPES
+from dp2ddp.codemod.model.nodes import SCOPES, constant
 from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, flags, hand_on, rename
 
@@ -79,8 +80,7 @@ class FileOpen(Rule):
         yield from replaced(module, {"torch.save": "save_on_rank0"}, SAVES)
         for call in module.calls:
             yield from _look_at(module, call)
-        for node, _ in handed_on(module, Does.START_PROGRAM):
-            yield hand_on(module, node, "hold_on_rank0", HEARS)
+        yield from handed_to(module, {Does.START_PROGRAM: "hold_on_rank0"}, HEARS)
         for node, name in handed_on(module, Does.KEEP_STORE):
             row = what_is(name)
             if row and (not re.fullmatch(row.harmless or "(?!)", row.usual or "") or _may_write(module, row)):
@@ -94,11 +94,9 @@ class FileOpen(Rule):
 
 def _may_write(module: Module, row: FunctionRow) -> bool:
     """Whether something without a name (`OPENERS[kind](path, "w")`) is called as such a store is opened to write."""
-    for home, call in module.program.calls:
-        mode = call.argument(row.position, row.keyword) if call.name is None else None
-        if mode and (_writes(mode) or home.text(mode).endswith("mode")):
-            return True
-    return False
+    calls = ((home, call) for home, call in module.program.calls if call.name is None)
+    modes = ((home, mode) for home, call in calls if (mode := call.argument(row.position, row.keyword)))
+    return any(_writes(mode) or home.text(mode).endswith("mode") for home, mode in modes)
 
 
 def _look_at(module: Module, call: Call) -> Iterator[Finding]:
@@ -123,15 +121,14 @@ def _look_at(module: Module, call: Call) -> Iterator[Finding]:
 def _kept(module: Module, call: Call, row: FunctionRow) -> Finding:
     """What rank 0 alone opens, and all ranks if it is only read."""
     mode = call.argument(row.position, row.keyword)
-    is_both = call.name == "h5py.File" and isinstance(mode, ast.Constant) and mode.value == "r+"
-    if is_both and mode is not None and is_only_read(module, call.node):
+    if mode and call.name == "h5py.File" and constant(mode) == "r+" and is_only_read(module, call.node):
         return Replace(mode, '"r"', "nothing is written into it, and ranks can read it together")
-    heard = _heard_at_once(module, call.node) if row.does is Does.START_PROGRAM else None
-    if heard is not None:
+    is_program = row.does is Does.START_PROGRAM
+    if is_program and (heard := _heard_at_once(module, call.node)):
         return Replace(heard, "ask_rank0(lambda: {it})", HEARS, {"it": heard}, helpers=("ask_rank0",))
     if call.name not in NO_OBJECTS and is_only_written(module, call.node):
         return call_by(call.node, "make_on_rank0", BECAUSE)
-    if row.does is Does.START_PROGRAM:
+    if is_program:
         return call_by(call.node, "hold_on_rank0", HEARS)
     return Hazard(call.node, ONE_WRITER.of(name=call.name))
 
@@ -148,15 +145,10 @@ NO_OBJECTS = ("os.open", "tempfile.mkstemp", "tempfile.NamedTemporaryFile", "arg
 
 def _heard_at_once(module: Module, node: ast.expr) -> ast.expr | None:
     """`os.popen(command).read()`, `Popen(words).communicate()`; not in a class, of whose names a lambda knows none."""
-    if isinstance(module.enclosing(node, *SCOPES), ast.ClassDef):
-        return None
-    while isinstance(parent := module.parents[node], (ast.Attribute, ast.Call)):
-        if isinstance(parent, ast.Call) and parent.func is node and node.attr in HEARD:  # type: ignore[attr-defined]
-            return parent
-        if isinstance(parent, ast.Call):
-            return None
-        node = parent
-    return None
+    parts = [*takewhile(lambda each: isinstance(each, ast.Attribute), module.around(node))]
+    call = module.call_of(parts[-1]) if parts else None
+    is_in_class = isinstance(module.enclosing(node, *SCOPES), ast.ClassDef)
+    return call.node if call and call.method in HEARD and not is_in_class else None
 
 
 def _opens_by_looks(module: Module, call: Call) -> bool:
@@ -180,5 +172,4 @@ def _opens_path(module: Module, call: Call) -> bool:
 
 
 def _writes(mode: ast.expr | None) -> bool:
-    text = mode.value if isinstance(mode, ast.Constant) else None
-    return isinstance(text, str) and WRITING_MODE.fullmatch(text) is not None
+    return WRITING_MODE.fullmatch(str(constant(mode))) is not None

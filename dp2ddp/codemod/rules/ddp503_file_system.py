@@ -18,21 +18,20 @@ import re
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Finding, Hazard, Note
-from dp2ddp.codemod.knowledge.functions import TRACKING, Does, does, what_is
+from dp2ddp.codemod.knowledge.functions import TRACKING, Does, what_is
 from dp2ddp.codemod.knowledge.methods import MethodDoes, method
-from dp2ddp.codemod.looks.mentions import handed_on
+from dp2ddp.codemod.looks.mentions import handed_on, handed_to
 from dp2ddp.codemod.looks.uses import is_foreign, is_harmless, is_path, is_used
 from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.model.nodes import constant
 from dp2ddp.codemod.model.texts import pieces
 from dp2ddp.codemod.reasons import Reason
-from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, flags, hand_on, notes, rename
+from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, flags, notes, rename
 
 BECAUSE = "rank 0 does it, once for all ranks"
 STANDARD = ("builtins", "sys", "os", "typing", "logging", "warnings", "tempfile")
 QUIET = tuple(f"{name}." for name in ("torch", *STANDARD, *TRACKING))
 OF_FOLDER = re.compile(r"dirname|parent|pardir|\.\.")
-
-
 OTHER_NAME = Reason(
     "named-after-script", "a converted copy has a name of its own, and so has what this names after it"
 )
@@ -80,19 +79,15 @@ class FileSystem(Rule):
             yield Note(node, OTHER_NAME, of_other_name=True)
         for node, _ in handed_on(module, Does.FOLDER):
             yield rename(node, "TemporaryFolderOnRank0", BECAUSE)
-        for node, name in handed_on(module, Does.WRITE, Does.ANSWER):
-            helper = "run_on_rank0" if does(name) is Does.WRITE else "ask_rank0"
-            yield hand_on(module, node, helper, BECAUSE)
+        yield from handed_to(module, {Does.WRITE: "run_on_rank0", Does.ANSWER: "ask_rank0"}, BECAUSE)
 
 
 def _names_of_script(module: Module) -> Iterator[ast.expr]:
     """`__file__` of what is started, and `sys.argv[0]`; not where a folder is asked for."""
     names = module.by_word.get("__file__", ()) if module is module.program.entry else ()
-    nodes: list[ast.expr] = [each for each in names if isinstance(each, ast.Name)]
-    for each in module.all(ast.Subscript):
-        is_first = isinstance(each.slice, ast.Constant) and each.slice.value == 0
-        nodes += [each] if is_first and module.name(each.value) == "sys.argv" else []
-    loads = (each for each in nodes if isinstance(each.ctx, ast.Load))  # type: ignore[attr-defined]
+    firsts = (each for each in module.all(ast.Subscript) if constant(each.slice) == 0)
+    nodes = (*names, *(each for each in firsts if module.name(each.value) == "sys.argv"))
+    loads = (each for each in nodes if isinstance(each.ctx, ast.Load) and not isinstance(each, ast.Attribute))
     return (each for each in loads if not OF_FOLDER.search(module.text(module.statement(each))))
 
 

@@ -23,19 +23,17 @@ from dp2ddp.codemod.edits import Finding, Hazard, InsertAfter, Replace
 from dp2ddp.codemod.knowledge.functions import TRACKING, Does, does, what_is
 from dp2ddp.codemod.knowledge.methods import WRITING_CLASS, MethodDoes, method
 from dp2ddp.codemod.looks.looked_up import module_names
-from dp2ddp.codemod.looks.mentions import handed_on
+from dp2ddp.codemod.looks.mentions import handed_to
 from dp2ddp.codemod.looks.start import last_import
 from dp2ddp.codemod.looks.uses import base_in_library, is_harmless, is_only_written, row_of
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.reasons import Reason
-from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, flags, hand_on
+from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, flags
 
 HELPERS = {Does.TRACK: "make_on_rank0", Does.HANDLE_LOG: "make_handler_on_rank0"}
 MEETS = (Does.WRITE, Does.SAVE, Does.ANSWER, Does.OPEN)  # where all ranks meet
 BECAUSE = "one run has one log: rank 0's"
-
-
 STARTS = Reason(
     "starts-training", "{name} starts the training itself", "start each run by a command of its own"
 )
@@ -76,21 +74,16 @@ class Tracker(Rule):
     def look(self, module: Module) -> Iterator[Finding]:
         for call in module.calls:
             yield from _made(module, call)
-        for kind, helper in HELPERS.items():
-            yield from (hand_on(module, each, helper, BECAUSE) for each, _ in handed_on(module, kind))
+        yield from handed_to(module, HELPERS, BECAUSE)
         for node in module.nodes(ast.Call, ast.Subscript):
             yield from _fetched(module, node)  # type: ignore[arg-type]
         for node in module.all(ast.ImportFrom):
             home = module.home_of(node)
             if node.names[0].name == "*" and _reports(module, home):
                 yield Hazard(node, STARRED.of(home=home))
-        imported = (
-            (name, each)
-            for name, bindings in module.all_bindings.items()
-            for each in bindings
-            if _reports(module, each.dotted)
-        )
-        yield from (_tracked(module, name, each.node) for name, each in imported)  # type: ignore[arg-type]
+        for name, bindings in module.all_bindings.items():
+            nodes = (each.node for each in bindings if _reports(module, each.dotted))
+            yield from (_tracked(module, name, node) for node in nodes)  # type: ignore[arg-type]
         yield from _meetings_of_one(module)
 
 
@@ -135,16 +128,15 @@ def _are_named(program: Program) -> bool:
 
 def _is_read(module: Module, name: str) -> bool:
     """Whether anything is looked at of what comes of a library that goes by this name."""
-    uses = (each for each in module.by_word.get(name, ()) if isinstance(each, ast.Name))
-    return not all(_is_only_written(module, use) for use in uses if isinstance(use.ctx, ast.Load))
+    names = (each for each in module.by_word.get(name, ()) if isinstance(each, ast.Name))
+    return not all(_is_only_written(module, each) for each in names if isinstance(each.ctx, ast.Load))
 
 
 def _tracked(module: Module, name: str, node: ast.stmt) -> Finding:
     """A library that reports, by the name that an import gives it; one that may fail is held where it stands."""
     helper = "HeldByRank0" if _is_read(module, name) else "library_on_rank0"
-    last = last_import(module, {module.top_statement(use) for use in module.by_word.get(name, ())})
-    is_above = last is not None and last.lineno > node.lineno and module.parents[node] is module.tree
-    place = last if last and is_above else node
+    last = last_import(module, {module.top_statement(use) for use in module.by_word.get(name, ())}) or node
+    place = last if last.lineno > node.lineno and module.parents[node] is module.tree else node
     return InsertAfter(place, f"{name} = {helper}({name})", BECAUSE, helpers=(helper,))
 
 
@@ -162,10 +154,8 @@ def _is_only_written(module: Module, use: ast.Name) -> bool:
 def _meetings_of_one(module: Module) -> Iterator[Finding]:
     """What all ranks meet for, in a method of a class of which rank 0 alone has objects, or is called by its level."""
     for call in module.calls:
-        owner = module.enclosing(call.node, ast.ClassDef)
-        if owner is None or does(call.name) not in MEETS:
-            continue
-        row, base = what_is(call.name), base_in_library(module, f"{module.dotted}.{owner.name}") or ""
-        is_one = does(base) in HELPERS or base.startswith("logging.")
-        if is_one and row and not is_harmless(module, call, row):
-            yield Hazard(call.node, OF_ONE.of(name=call.name, owner=owner.name))
+        row, owner = what_is(call.name), module.enclosing(call.node, ast.ClassDef)
+        if row and owner and row.does in MEETS and not is_harmless(module, call, row):
+            base = base_in_library(module, f"{module.dotted}.{owner.name}") or ""
+            if does(base) in HELPERS or base.startswith("logging."):
+                yield Hazard(call.node, OF_ONE.of(name=call.name, owner=owner.name))

@@ -86,7 +86,7 @@ class OwnClock(Rule):
                 yield call_by(call.node, "ask_rank0", f"rank 0's {what} decides for all")
             elif call.name in LOOKS and _ends_loop(module, call.node):
                 yield call_by(call.node, "ask_rank0", "rank 0 looks for all whether the loop ends")
-            elif (row := what_is(call.name)) and row.does is Does.NAME_BY_CLOCK:
+            elif does(call.name) is Does.NAME_BY_CLOCK:
                 yield Hazard(call.node, FOLDER_BY_CLOCK.of(name=call.name))
         for clock in _handed_on(module):
             yield hand_on(module, clock, "ask_rank0", "whoever calls it asks rank 0's clock")

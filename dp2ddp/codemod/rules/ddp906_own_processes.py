@@ -21,6 +21,7 @@ from functools import lru_cache
 
 from dp2ddp.codemod.edits import Finding, Hazard, Note
 from dp2ddp.codemod.knowledge.functions import Does, does
+from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.looks.mentions import handed_on
 from dp2ddp.codemod.looks.own_mode import is_guarded
 from dp2ddp.codemod.looks.threads import (
@@ -42,7 +43,7 @@ from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, flags, hand_on
 
-ENDS = ("os._exit", "os.fork", "os.kill", "os.abort", "os.execv", "os.execve", "os.execl")
+ENDS = words("_exit abort execl execle execlp execlpe execv execve execvp execvpe fork forkpty kill killpg")
 NAMED = "multiprocessing.shared_memory.SharedMemory"
 SPAWNS = ("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes")
 BECAUSE = "threads and processes hand over in an order of their own: rank 0 has them, and every rank gets its answers"
@@ -57,6 +58,10 @@ APART = Reason(
     "{name}() makes the ranks differ, or leaves some of them waiting",
     "load with a DataLoader, and end with sys.exit(); or keep this script on DataParallel",
 )
+REFUSED = {
+    **dict.fromkeys(WAITS_FOR_MANY, WAITS),
+    **dict.fromkeys((*(f"os.{name}" for name in ENDS), *SPAWNS), APART),
+}
 FILLED = Reason(
     "workers-fill",
     "workers of a DataLoader may fill what is made here: rank 0 alone has them, and other ranks find old values",
@@ -128,10 +133,8 @@ class OwnProcesses(Rule):
                 yield Hazard(call.node, FILLED)
             elif call.name == NAMED and (call.argument(0, "name") and call.argument(1, "create")):
                 yield Hazard(call.node, SAME_NAME)
-            elif call.name in WAITS_FOR_MANY:
-                yield Hazard(call.node, WAITS.of(name=call.name))
-            elif call.name in ENDS or call.name in SPAWNS and not _is_other_mode(module, call):
-                yield Hazard(call.node, APART.of(name=call.name))
+            elif call.name in REFUSED and not _is_other_mode(module, call):
+                yield Hazard(call.node, REFUSED[call.name].of(name=call.name))
             elif does(call.name) is Does.HANDLE_SIGNAL:
                 handler = module.name(call.argument(1, "handler")) or ""
                 if not handler.startswith("signal."):  # a function of the script's, not `SIG_DFL`
@@ -151,10 +154,13 @@ class OwnProcesses(Rule):
 
 def _is_met_at(program: Program, call: Call) -> bool:
     """Whether the main flow meets threads, processes or workers at what is made; workers count in a Value."""
-    if call.name not in MEETING_POINTS or call.name == "multiprocessing.Value":
-        return call.name in MEETING_POINTS
-    is_workers = call.name.startswith("multiprocessing.") and has_workers(program)
-    return _has_starters(program) or is_workers and call.name != "multiprocessing.Array"
+    name = call.name or ""
+    if name not in MEETING_POINTS:
+        return False
+    of_workers = (
+        name.startswith("multiprocessing.") and name != "multiprocessing.Array" and has_workers(program)
+    )
+    return name == "multiprocessing.Value" or of_workers or _has_starters(program)
 
 
 @lru_cache(maxsize=1)
@@ -166,9 +172,5 @@ def _has_starters(program: Program) -> bool:
 def _is_other_mode(module: Module, spawn: Call) -> bool:
     """Whether processes are spawned behind a flag, for a function that is called as it is without the flag."""
     function = spawn.argument(0, "fn")
-    definition = module.definition(function) if function is not None else None
-    return (
-        definition is not None
-        and is_guarded(module, spawn.node)
-        and any(module.program.calls_of(*definition))
-    )
+    called = module.definition(function) if function else None
+    return called is not None and is_guarded(module, spawn.node) and any(module.program.calls_of(*called))

@@ -27,7 +27,7 @@ from dp2ddp.codemod.looks.filling import fillings, fillings_in_backward
 from dp2ddp.codemod.looks.forwards import forwards_of
 from dp2ddp.codemod.looks.wrapper import takes_turns
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.model.nodes import FUNCTIONS, inside, last_name
+from dp2ddp.codemod.model.nodes import FUNCTIONS, constant, inside, last_name
 from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Rule, Untouched, flags
 
@@ -207,9 +207,7 @@ def _makes_learned(module: Module, made: ast.AST) -> bool:
     if call.method == "requires_grad_":
         return call.is_bare
     requested = call.argument(None, "requires_grad")
-    if requested is None:
-        return (call.name or "").endswith(".Parameter")
-    return isinstance(requested, ast.Constant) and requested.value is True
+    return constant(requested) is True or requested is None and (call.name or "").endswith(".Parameter")
 
 
 def _draws(call: Call) -> bool:
