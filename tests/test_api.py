@@ -73,7 +73,7 @@ def test_a_conversion_tells_what_it_does(folder: Path) -> None:
     [
         ({"style": "modern"}, "style='modern': one of exact, idiomatic"),
         ({"select": ["DDP777"]}, "DDP777: no such rule"),
-        ({"accept": ["no code"]}, "'no code': CODE:LINE"),
+        ({"accept": ["no code"]}, "'no code' is not CODE:LINE"),
     ],
 )
 def test_options_that_do_not_exist_or_go_together(

@@ -162,8 +162,9 @@ class Conversion:
             folder = path.parent if self.is_project else self.before.path.parent
             job = replace(job, script=os.path.relpath(path, folder))
         elif self.project.entry_module:
-            folder = path.parents[self.project.entry_module.count(".")]
-            job = replace(job, module=".".join(path.relative_to(folder).with_suffix("").parts))
+            folder = self.project.root_of(path)
+            below = path.resolve().relative_to(folder.resolve())
+            job = replace(job, module=".".join(below.with_suffix("").parts))
         place = "" if folder == Path() else f"cd {shlex.quote(str(folder))} && "
         return place + command_line(torchrun_words(job), job.settings)
 

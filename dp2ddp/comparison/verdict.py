@@ -104,8 +104,10 @@ class Verdict(Outside):
 
     @property
     def compared_nothing(self) -> bool:
-        """Whether there was nothing in either run that could have differed."""
-        seen = not self.lost if self.trained else self.stdout.lines or self.files.files
+        """Whether there was nothing in either run that could have differed, or both failed before they trained."""
+        seen = (
+            not self.lost if self.trained else not self.codes[0] and (self.stdout.lines or self.files.files)
+        )
         return self.same and not seen
 
     @property

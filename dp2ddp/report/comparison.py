@@ -221,11 +221,10 @@ def _outcome(report: Report) -> tuple[str, str, doc.Judged]:
     who, worlds = report.port or report.script, listed([str(verdict.world) for verdict in report.verdicts])
     on = f"on {worlds} {'device' if worlds == '1' else 'devices'}" if worlds else ""
     if report.outcome == "nothing compared":
-        lost = any(verdict.lost for verdict in report.verdicts)
+        last = report.verdicts[-1]
+        ended = f"and it ends with exit code {last.codes[0]}" if last.codes[0] else "no line, no file"
         nothing = (
-            "its losses are NaN or infinite"
-            if lost
-            else "no optimizer step, no backward pass, no line, no file"
+            "its losses are NaN or infinite" if last.lost else f"no optimizer step, no backward pass, {ended}"
         )
         return "NOTHING COMPARED", f"of {who}: {nothing}", doc.Judged.UNKNOWN
     if report.outcome == "failed":

@@ -96,12 +96,18 @@ class Failed(TypedDict):
     output: str
 
 
+def ran_out_of_space(run: Run) -> bool:
+    """Whether a run failed because the disk is full that its scratch copy lies on."""
+    text = run.failure.text if run.failure else ""
+    return run.stage.scratch is not None and any(said in text for said in _FULL)
+
+
 def failure_text(run: Run, original: Original | None = None, before: BeforeFailure = BeforeFailure()) -> str:
     """One line; where there are others, one more for each rank, where they part, what was before, what to do now."""
     assert run.failure is not None
     failure = run.failure
     advice = next((f". {advice}" for said, advice in _ADVICE.items() if said in failure.text), "")
-    if run.stage.scratch and any(said in failure.text for said in _FULL):
+    if ran_out_of_space(run):
         advice = f", where its scratch copy lies: {MORE_SPACE}"
     first = f"{run.stage.name}: {_WHAT[failure.kind]} {_where(run, failure)}: {failure.text}{advice}"
     positions = [_position_text(position, original) for position in failure.positions]

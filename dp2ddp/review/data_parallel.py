@@ -42,7 +42,12 @@ def importers_of(modules: Collection[str], paths: Sequence[str]) -> Iterator[str
     """The files that do something, and have the name of one of these modules in an import."""
     imports = import_of([Path(path) for path in modules])
     for path in paths if modules else ():
-        if path not in modules and imports.search(read_bytes(path)) and acts(path):
+        if (
+            path not in modules
+            and os.access(path, os.R_OK)
+            and imports.search(read_bytes(path))
+            and acts(path)
+        ):
             yield path
 
 

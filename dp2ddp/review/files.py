@@ -32,14 +32,15 @@ def _below(folder: str) -> Iterator[str]:
     try:
         with os.scandir(folder) as entries:
             ordered = sorted(entries, key=lambda entry: entry.name)
-    except PermissionError as error:
-        raise SourceError(f"{folder}: cannot be read ({error.strerror})") from error
+    except PermissionError:
+        yield folder  # as what cannot be read; the others are looked at
+        return
     for entry in ordered:
         name = entry.name
         if name.startswith(".") or name in LEFT_OUT:
             continue
         if name.endswith(SUFFIXES):
-            if entry.is_file():
+            if os.path.isfile(entry.path):  # a link may lead nowhere, or in a circle
                 yield entry.path
         elif entry.is_dir(follow_symlinks=False):
             yield from _below(entry.path)

@@ -70,7 +70,8 @@ def _scripts(top: Path) -> Iterator[tuple[Path, bytes]]:
         entry.path for entry in survey(top) if entry.kind is EntryKind.CODE and entry.path.suffix == ".py"
     )
     for path in sorted(islice(code, MOST)):
-        if not any(part.startswith(".") for part in path.relative_to(top).parts[:-1]):
+        hidden = any(part.startswith(".") for part in path.relative_to(top).parts[:-1])
+        if not hidden and os.access(path, os.R_OK):
             text = path.read_bytes()
             if does_something(text):
                 yield path, text

@@ -150,9 +150,14 @@ def module_file(name: str) -> Path:
 
 def entry_module(entry: SourceFile, as_module: bool = False) -> str:
     """What a script is called that is started with -m, because it is asked for or because it has relative imports."""
-    if entry.path is None or not (as_module or has_relative_imports(entry)):
+    if entry.path is None:
         return ""
-    return ".".join((*package_around(entry.path), entry.path.stem))
+    relative = has_relative_imports(entry)
+    if not (as_module or relative):
+        return ""
+    package = entry.path.parent.parts  # -m begins in the current folder
+    named = as_module and not entry.path.is_absolute() and ".." not in package and (package or not relative)
+    return ".".join((*(package if named else package_around(entry.path)), entry.path.stem))
 
 
 def package_around(path: Path) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -21,7 +22,7 @@ def read_source(path: str | Path) -> SourceFile:
 
 
 def _read_bytes(path: Path) -> bytes:
-    if path.is_dir():
+    if os.path.isdir(path) and os.access(path, os.R_OK):
         raise SourceError(f"{path}: a folder; name the script that starts the training")
     try:
         return path.read_bytes()

@@ -34,6 +34,10 @@ _NOTHING = (
     "nothing was compared: neither version takes an optimizer step, calls backward, prints a line or leaves a file; "
     "give verify arguments with which they do"
 )
+_FAILED = (
+    "nothing was compared: both versions fail before the first optimizer step; give verify arguments with which they "
+    "train"
+)
 
 
 def verify(options: VerifyOptions) -> tuple[Report, RunError | None]:
@@ -59,7 +63,7 @@ def verify(options: VerifyOptions) -> tuple[Report, RunError | None]:
                 verdict = run_with_advice(subject, number, server, room, here)
                 verdicts.append(verdict)
                 if verdict.compared_nothing:
-                    why = _LOST if verdict.lost else _NOTHING
+                    why = _LOST if verdict.lost else _FAILED if verdict.codes[0] else _NOTHING
                     raise RunError(f"{options.script}: {why}{how_it_ended(verdict)}")
             except RunError as error:
                 failure = error

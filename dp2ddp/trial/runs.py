@@ -14,7 +14,13 @@ from pathlib import Path
 from dp2ddp.comparison.causes.start_signatures import fault_of_original
 from dp2ddp.errors import RunError
 from dp2ddp.progress import Progress, RunState
-from dp2ddp.report.failure_text import BeforeFailure, Original, failure_document, failure_text
+from dp2ddp.report.failure_text import (
+    BeforeFailure,
+    Original,
+    failure_document,
+    failure_text,
+    ran_out_of_space,
+)
 from dp2ddp.runtime.hang.stacks import RankPosition
 from dp2ddp.runtime.process import launch_command
 from dp2ddp.runtime.process.run import Look, Process, Run, Running
@@ -123,6 +129,8 @@ def _original(subject: Subject) -> Original | None:
 
 
 def _about_original(run: Run) -> str:
+    if ran_out_of_space(run):
+        return ""
     if run.failure and run.stage.kept and run.failure.text.startswith("PermissionError"):
         return ". In a copy with links a run may not write into your folder (docs/verify.md, Your folder)"
     fault = fault_of_original(run.failure.text) if run.failure else None

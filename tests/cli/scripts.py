@@ -53,9 +53,9 @@ def variables() -> dict[str, str]:
 
 
 def like_anybody() -> None:
-    """Permissions hold for root as well, before an exec: CAP_DAC_OVERRIDE is lost with it."""
-    if os.geteuid() == 0:
-        ctypes.CDLL(None).prctl(24, 1)  # PR_CAPBSET_DROP
+    """Permissions hold for root as well, before an exec: CAP_DAC_OVERRIDE and _READ_SEARCH are lost with it."""
+    for capability in (1, 2) if os.geteuid() == 0 else ():
+        ctypes.CDLL(None).prctl(24, capability)  # PR_CAPBSET_DROP
 
 
 def script(folder: Path, text: str, name: str = "train.py") -> Path:

@@ -219,6 +219,25 @@ def test_a_folder_that_nobody_may_write_into(tmp_path: Path) -> None:
     assert result.stderr.count("\n") == 1
 
 
+def test_a_file_that_cannot_be_read_stops_neither_its_neighbours_nor_their_check(tmp_path: Path) -> None:
+    script(tmp_path, TRAIN)
+    script(tmp_path, "import train\nprint(1)\n", "secret.py").chmod(0)
+    script(
+        tmp_path, "net = nn.DataParallel(net)\n", "net.py"
+    )  # leads to nobody, so that importers are looked for
+    (tmp_path / "loop.py").symlink_to("loop.py")
+    (tmp_path / "closed").mkdir(0o300)
+    result = dp2ddp(tmp_path, "check", preexec_fn=like_anybody)
+    assert result.returncode == 1, result.stderr
+    assert "convert train.py" in result.stdout
+    assert [line for line in result.stdout.splitlines() if "Permission" in line] == [
+        "not read: closed: cannot be read (Permission denied)",
+        "not read: secret.py: cannot be read (Permission denied)",
+    ]
+    result = dp2ddp(tmp_path, "convert", "train.py", preexec_fn=like_anybody)
+    assert result.returncode == 0, result.stderr
+
+
 @pytest.mark.torchrun
 def test_a_run_needs_no_place_for_the_conversion(tmp_path: Path) -> None:
     text = "import torch\nprint(torch.nn.DataParallel(torch.nn.Linear(3, 2).cuda()).forward.__module__)\n"

@@ -244,6 +244,36 @@ class TestModules:
         assert "from ddp_helpers import" in after["lib/train.py"]
         assert result.stdout.endswith("/ddp && torchrun --standalone --nproc-per-node gpu -m lib.train\n")
 
+    @pytest.mark.parametrize("given", [["-m", "train"], ["train.py"]], ids=["-m", "by its file"])
+    def test_from_within_the_package(
+        self, package: Path, given: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(package / "lib")
+        result = convert(*given, "--in-place", "--force")
+
+        assert result.exit_code == 0, result.output
+        assert result.stdout.endswith(
+            "start it with: cd .. && torchrun --standalone --nproc-per-node gpu -m lib.train\n"
+        )
+
+    @pytest.mark.parametrize("module", ["train", "scripts.train"])
+    def test_a_module_is_called_as_it_was_named(
+        self, module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """No `__init__.py` says where its package begins: the folder that Python looks in first does."""
+        script = tmp_path / f"{module.replace('.', '/')}.py"
+        script.parent.mkdir(exist_ok=True)
+        script.write_text("import torch\nnet = torch.nn.DataParallel(torch.nn.Linear(2, 2))\n")
+        monkeypatch.chdir(tmp_path)
+        result = convert("-m", module)
+
+        assert result.exit_code == 0, result.output
+        assert result.stdout.endswith(
+            f"verify it with: dp2ddp verify -m {module} -n 2\n"
+            f"start it with: torchrun --standalone --nproc-per-node gpu -m {module}_ddp\n"
+        )
+        assert (tmp_path / "ddp_helpers.py").exists()
+
     def test_a_module_that_is_not_there(self, package: Path) -> None:
         result = convert("-m", "lib.trian")
 

@@ -182,6 +182,9 @@ def test_where_nothing_could_differ_nothing_was_compared() -> None:
     )
     assert not replace(silent, stdout=TextComparison(1, None)).compared_nothing
     assert "prints the same" in headline(report(replace(silent, stdout=TextComparison(1, None))))
+    failed = replace(silent, stdout=TextComparison(1, None), codes=(2, 2))  # "loading ...", then no such file
+    assert headline(report(failed)).endswith("no backward pass, and it ends with exit code 2")
+    assert not replace(SAME, codes=(2, 2)).compared_nothing
     lost = report(replace(SAME, float64=replace(GOOD, lost_from=0)))
     assert headline(lost) == "NOTHING COMPARED of train.py: its losses are NaN or infinite"
     assert not replace(SAME, float64=replace(GOOD, lost_from=1)).compared_nothing

@@ -8,8 +8,10 @@ import errno
 import pytest
 
 from dp2ddp.errors import RunError
+from dp2ddp.progress import Progress
 from dp2ddp.report.failure_text import failure_text
 from dp2ddp.trial.prepare import full_disk_is_said
+from dp2ddp.trial.runs import raise_or_report
 from tests.report.made_up import failed_run
 
 
@@ -33,3 +35,7 @@ def test_a_script_that_fails_of_a_full_disk_is_told_where_its_copy_lies() -> Non
     assert "TMPDIR" not in failure_text(full)  # in the user's folder
     copied = dataclasses.replace(full, stage=dataclasses.replace(run.stage, scratch="/tmp/x"))
     assert f"{error}, where its scratch copy lies: set TMPDIR" in failure_text(copied)
+    with pytest.raises(RunError, match=r"--steps\)\n"):  # it is not "the original that fails, as it is"
+        raise_or_report(
+            dataclasses.replace(copied, stage=dataclasses.replace(copied.stage, mode="dp")), Progress()
+        )

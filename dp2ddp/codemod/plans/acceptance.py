@@ -58,7 +58,7 @@ def accept_option(text: str) -> AcceptOption:
     """The option that is meant; a ValueError says what it looks like."""
     match = _OPTION.fullmatch(text.strip())
     if not match:
-        raise ValueError(f"{text!r}: CODE:LINE, CODE:FILE:LINE, or CODE:CELL:LINE of a notebook")
+        raise ValueError(f"{text!r} is not CODE:LINE, CODE:FILE:LINE, or CODE:CELL:LINE of a notebook")
     return AcceptOption(
         text.strip(), match["code"].upper(), match["where"], int(match["line"]), match["reason"] or ""
     )

@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import math
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -276,7 +277,7 @@ def _crash(
     first = first_to_fail(codes, statuses)
     status, code = (None, None) if first is None else (statuses.get(first), codes[first])
     error = status.error if status else ""
-    text = without_gloo_details(error) if error else _code_in_words(code)
+    text = without_gloo_details(error) if error else _end_in_words(stage, code)
     known = {position.rank: position for position in (*ended_positions(stage), *positions)}
     everyone = [position for rank, position in sorted(known.items()) if rank != first]
     if first is not None and len(stage.ranks) > 1:
@@ -300,10 +301,14 @@ def _when(code: int | None, status: RankStatus | None) -> float:
     return status.ended if status and status.is_over else math.inf
 
 
+_LEAST_SPACE = 4096  # bytes: a file needs a block
 _KILLS = {-signal.SIGKILL, -signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS, -signal.SIGFPE}
 
 
-def _code_in_words(code: int | None) -> str:
+def _end_in_words(stage: Stage, code: int | None) -> str:
+    """How a rank ended that left no word of its own; on a full disk it could not."""
+    if shutil.disk_usage(stage.run_folder).free < _LEAST_SPACE:
+        return "No space left on device"
     if code is None:
         return "ended from outside"
     if code == -signal.SIGKILL:

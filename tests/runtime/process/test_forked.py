@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -66,6 +67,15 @@ def test_an_exit_code_that_the_script_asked_for_is_no_accident(server: Server, t
     assert found.code == 5
     assert found.ended_on_purpose
     assert not run(server, tmp_path / "..", "raise ValueError", mode="dp").ended_on_purpose
+
+
+def test_a_rank_that_leaves_no_word_on_a_full_disk(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=0))
+    found = run(server, tmp_path, "import ctypes; ctypes.string_at(0)", mode="dp")
+    assert found.failure is not None
+    assert found.failure.text == "No space left on device"
 
 
 def test_loader_workers_run_in_a_forked_rank(server: Server, tmp_path: Path) -> None:
