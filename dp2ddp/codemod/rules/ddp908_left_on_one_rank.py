@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Finding, Hazard
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.knowledge.methods import MethodDoes, method
+from dp2ddp.codemod.looks.devices import compared_device, devices_of
 from dp2ddp.codemod.looks.filling import fillings_in_backward
 from dp2ddp.codemod.looks.forwards import forwards_of
 from dp2ddp.codemod.looks.wrapper import takes_turns
@@ -66,6 +67,11 @@ KEPT = Reason(
     "draw-kept",
     "{name}() is drawn once, and kept by functools: a rank would draw and keep its own",
     "draw it in __init__, as a buffer of the module",
+)
+COMPARED = Reason(
+    "device-compared",
+    "`{code}` tells the first replica from the others: each rank's device is its own here",
+    "do it outside of the forward",
 )
 CACHES = ("functools.lru_cache", "functools.cache")
 
@@ -124,6 +130,8 @@ def _in_forward(module: Module, node: ast.AST) -> Iterator[tuple[ast.AST, Reason
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and module.scope(node) is module.top:
         if any(_makes_learned(*each) for each in module.program.flow.origins(module, node)):
             yield node, LEARNED
+    elif compared_device(module, node, devices_of(module.program)):
+        yield node, COMPARED
     elif takes_turns(module.program):
         if _tells_replicas_apart(module, node):
             yield node, NUMBERED
