@@ -106,11 +106,12 @@ def test_each_file_is_searched_for_devices_a_few_times(monkeypatch: pytest.Monke
         ('str(x.device) == "cuda:0"', 'str(x.device) == str(numbered_device("cuda"))'),
         ('device == torch.device("cuda:0")', 'device == torch.device("cuda")'),
         ("x.device == memory.device", "x.device == memory.device"),
+        ("place != device", "place != numbered_device(device)"),
     ],
 )
 def test_a_device_that_is_compared_with_a_tensors_has_its_number_again(test: str, after: str) -> None:
     """A rank's tensors are on cuda:0 or cuda:1, none is on cuda."""
-    line = f'device = torch.device("cuda:0")\nif {test}:\n    memory = 5'
+    line = f'device = torch.device("cuda:0")\nplace = x.device\nif {test}:\n    memory = 5'
     conversion = converted(SCRIPT.replace("LINE", line))
     assert f"if {after}:\n" in conversion.after
     assert not conversion.hazards

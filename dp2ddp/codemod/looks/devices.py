@@ -252,7 +252,10 @@ def compared_device(module: Module, node: ast.AST, devices: Devices) -> ast.expr
     match node:
         case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq()], comparators=[right]):
             for tensors, named in ((left, right), (right, left)):
-                is_of_tensor = isinstance(tensors, ast.Attribute) and tensors.attr == "device"
+                sources = [tensors, *(each for _, each in module.program.flow.origins(module, tensors))]
+                is_of_tensor = any(
+                    isinstance(each, ast.Attribute) and each.attr == "device" for each in sources
+                )
                 if is_of_tensor and devices.is_made(module, named) and not devices.is_made(module, tensors):
                     return named
     return None

@@ -1,7 +1,8 @@
 """Use the rank's own device where the script names one by its number, and count the ranks where it counts devices.
 
 `"cuda:0"` becomes `"cuda"`, `.cuda(gpu)` becomes `.cuda()`, `.to(0)` becomes `.to("cuda")`, also under other names
-(`self.place = gpu`); what only may be a number is asked at run time (`own_device(gpu)`).
+(`self.place = gpu`); what only may be a number is asked at run time (`own_device(gpu)`). A device that a tensor's is
+compared with has its number again: `x.device == numbered_device(device)`.
 `torch.cuda.set_device(...)` goes: joining has set the rank's device. `torch.cuda.device_count()` becomes
 `count_ranks()`.
 
