@@ -1,7 +1,8 @@
 """Say what a replica would leave on its own rank.
 
 A hazard where a backward of a torch.autograd.Function, or a hook on gradients, prints or fills a list, a counter,
-an object; where a forward reads a variable of a file that is learned; where it asks for the number of its device, or
+an object; where a forward reads a variable of a file that is learned, or compares the device of a tensor with one
+that has a number; where it asks for the number of its device, or
 has a gradient retained, in a program whose forwards fill something; where a function is asked for its
 `cache_info()`; and for draws in such a backward or hook (shake-shake), or in a function under `functools.lru_cache`,
 whose memory each rank has for itself.
