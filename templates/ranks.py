@@ -137,3 +137,8 @@ def own_device(device: Any, index: Any = None) -> Any:
     if is_number or isinstance(device, (str, torch.device)) and str(device).startswith("cuda"):
         return torch.device("cuda")
     return torch.device(device) if isinstance(device, str) else device
+
+
+def numbered_device(device: Any) -> torch.device:
+    """A device with its number, as tensors have it: to be compared with theirs."""
+    return torch.zeros(0, device=device).device

@@ -85,10 +85,12 @@ def what_runs(
     """What runs in the place of the script's files, mended where they are too old, and under which variables."""
     from dp2ddp.codemod.helpers import HelperPlace
     from dp2ddp.trial.scripts import conversion_of, mended_files_of
+    from dp2ddp.trial.subject import HASHES, chosen_hashes
 
     if mode == "dp":
         return mended_files_of(project, warn), {}
     # without a file of ours in the user's folder
     conversion = conversion_of(project, HelperPlace.PACKAGE, accept)
     files = conversion.written_files if conversion.changed else mended_files_of(project, warn)
-    return files, conversion.job.settings  # of one that is converted already, too
+    hashes = {HASHES: chosen_hashes()} if chosen_hashes() else {}  # they stay what the user has set
+    return files, {**conversion.job.settings, **hashes}  # of one that is converted already, too

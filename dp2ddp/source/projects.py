@@ -136,16 +136,16 @@ def _imported_by(path: Path) -> set[Path]:
 
 
 def module_file(name: str) -> Path:
-    """The file of "package.train", as `python -m` finds it from the current folder; SourceError if it is not there."""
-    base = Path(*name.split("."))
-    if not base.name:
+    """The file of "package.train", as `python -m` finds it: from the current folder, or on PYTHONPATH."""
+    parts = name.split(".")
+    if not any(parts):
         raise OptionError(f"-m {name!r}: no name of a module; it takes package.module")
-    for path in (base.with_name(base.name + ".py"), base / "__main__.py"):
-        if path.is_file():
-            return path
-    raise SourceError(
-        f"{name}: no module of this name here; -m takes package.module, in the folder of the package"
-    )
+    for folder in (".", *map(os.path.relpath, python_path())):
+        base = Path(folder, *parts)
+        for path in (base.with_name(base.name + ".py"), base / "__main__.py"):
+            if path.is_file():
+                return path
+    raise SourceError(f"{name}: no module of this name here, nor on PYTHONPATH; -m takes package.module")
 
 
 def entry_module(entry: SourceFile, as_module: bool = False) -> str:
@@ -192,7 +192,7 @@ class _Search:
         self.entry = entry = entry.resolve()
         self.package = tuple(module.split(".")[:-1])
         first = entry.parents[len(self.package)]
-        self.roots = [first, *_python_path()]  # where Python itself looks before installed packages
+        self.roots = [first, *python_path()]  # where Python itself looks before installed packages
         self.added: list[Path] = []
         self.late_roots = tuple(_folders_above(entry))
         self.entry_names: tuple[str, ...] = ()
@@ -305,7 +305,7 @@ class _Search:
             yield from ((*package, path.stem) for path in sorted(file.parent.glob("*.py")) if path != file)
 
 
-def _python_path() -> Iterator[Path]:
+def python_path() -> Iterator[Path]:
     """The folders on PYTHONPATH, but for those that packages are installed in."""
     for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep):
         folder = Path(entry).resolve()

@@ -13,7 +13,7 @@ from dp2ddp.installed import require_what_runs_need
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.old_code import mended_files
 from dp2ddp.source.parsing import parse
-from dp2ddp.source.projects import Project, entry_module, module_file
+from dp2ddp.source.projects import Project, entry_module, module_file, python_path
 from dp2ddp.source.read_source import read_source
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def module_of(script: Path, as_module: bool) -> str | None:
     if not name:
         return None
     root = script.resolve().parents[name.count(".")]
-    if root != Path.cwd().resolve():
+    if root not in (Path.cwd().resolve(), *python_path()):
         raise SourceError(
             f"{script}: has relative imports, so it is started with -m {name}; start dp2ddp in {root}, too"
         )

@@ -289,6 +289,18 @@ class TestModules:
         assert result.exit_code == 3
         assert f"-m lib.train; start dp2ddp in {package}" in result.stderr
 
+    def test_it_is_run_from_anywhere_once_its_folder_is_on_pythonpath(
+        self, package: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """`PYTHONPATH=src python -m package.train`, as people start what lies in src."""
+        monkeypatch.chdir(package.parent)
+        monkeypatch.setenv("PYTHONPATH", package.name)
+
+        result = convert("-m", "lib.train", "-o", "ddp")
+        assert result.exit_code == 0, result.output
+        subject = subject_of(VerifyOptions(script=Path("lib.train"), as_module=True))
+        assert subject.module == "lib.train"
+
     @pytest.mark.torchrun
     def test_it_trains_the_same(self, package: Path, server: Server) -> None:
         result = forked(server, package, "verify", "-m", "lib.train", "-n", "2", "--", "--epochs", "1")

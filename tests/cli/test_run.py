@@ -268,3 +268,14 @@ def begun(process: subprocess.Popen[str], sign: Path) -> list[psutil.Process]:
     """Everything that the command has started, once the script runs."""
     until(sign.exists)
     return psutil.Process(process.pid).children(recursive=True)
+
+
+@pytest.mark.parametrize(("chosen", "runs_with"), [("3", "3"), ("random", "0")])
+def test_the_hashes_that_the_user_has_chosen_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: str, runs_with: str
+) -> None:
+    walks = "words = list({'a', 'b'})\nfor word in words:\n    print(word)\n"
+    path = script(tmp_path, TRAIN + walks)
+    monkeypatch.setenv("PYTHONHASHSEED", chosen)
+    _, settings = what_runs(read_project(path), "ddp")
+    assert settings["PYTHONHASHSEED"] == runs_with

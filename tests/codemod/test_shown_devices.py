@@ -96,3 +96,32 @@ def test_each_file_is_searched_for_devices_a_few_times(monkeypatch: pytest.Monke
     convert(project("".join(f"import {name}\n" for name in modules) + WRAP, **modules))
     assert len(searched) == 10
     assert max(searched.values()) <= 4
+
+
+@pytest.mark.parametrize(
+    ("test", "after"),
+    [
+        ("x.device == device", "x.device == numbered_device(device)"),
+        ('torch.device("cuda:0") != x.device', 'numbered_device(torch.device("cuda")) != x.device'),
+        ('str(x.device) == "cuda:0"', 'str(x.device) == str(numbered_device("cuda"))'),
+        ('device == torch.device("cuda:0")', 'device == torch.device("cuda")'),
+        ("x.device == memory.device", "x.device == memory.device"),
+        ("place != device", "place != numbered_device(device)"),
+    ],
+)
+def test_a_device_that_is_compared_with_a_tensors_has_its_number_again(test: str, after: str) -> None:
+    """A rank's tensors are on cuda:0 or cuda:1, none is on cuda."""
+    line = f'device = torch.device("cuda:0")\nplace = x.device\nif {test}:\n    memory = 5'
+    conversion = converted(SCRIPT.replace("LINE", line))
+    assert f"if {after}:\n" in conversion.after
+    assert not conversion.hazards
+
+
+def test_a_device_that_is_compared_in_a_forward_is_a_hazard() -> None:
+    """Under DataParallel it is the first replica's alone; of the ranks' devices each is its own."""
+    conversion = converted(
+        'import torch\ndevice = torch.device("cuda:0")\nclass Net(torch.nn.Module):\n    def forward(self, x):\n'
+        "        return x * 2 if x.device == device else x\n"
+        "net = torch.nn.DataParallel(Net()).to(device)\n"
+    )
+    assert [hazard.code for hazard in conversion.hazards] == ["DDP908"]

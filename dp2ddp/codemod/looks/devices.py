@@ -56,7 +56,22 @@ def _texts(module: Module) -> Iterator[Use]:
         index = None if is_key or isinstance(parent, (ast.Expr, ast.JoinedStr)) else index_in_text(node)
         if index is not None:
             is_single = module.text(node).lstrip("fFrRbBuU(").startswith("'")
-            yield Use(node, index, Replace(node, "'cuda'" if is_single else OWN, BECAUSE))
+            own = "'cuda'" if is_single else OWN
+            if _is_compared_as_text(parent):
+                own = f"str(numbered_device({own}))"
+            helpers = ("numbered_device",) if _is_compared_as_text(parent) else ()
+            yield Use(node, index, Replace(node, own, BECAUSE, helpers=helpers))
+
+
+def _is_compared_as_text(around: ast.AST | None) -> bool:
+    """`str(x.device) == "cuda:0"`."""
+    match around:
+        case ast.Compare(left=left, comparators=[right]):
+            made = (each.args for each in (left, right) if isinstance(each, ast.Call))
+            return any(
+                isinstance(each, ast.Attribute) and each.attr == "device" for args in made for each in args
+            )
+    return False
 
 
 def index_in_text(node: ast.expr) -> ast.expr | None:
@@ -151,11 +166,17 @@ class Devices:
 
     def is_named(self, module: Module, node: ast.expr) -> bool:
         """Whether a value is a device that is named by a number somewhere, or `torch.device` of such a name."""
-        for home, origin in self.program.flow.origins(module, node):
-            is_made = isinstance(origin, ast.Call) and home.name(origin.func) == "torch.device"
-            if not self._named.isdisjoint(ast.walk(origin) if is_made else (origin,)):
-                return True
-        return False
+        origins = self.program.flow.origins(module, node)
+        return any(origin in self._named for _, origin in origins) or self.is_made(module, node)
+
+    def is_made(self, module: Module, node: ast.expr) -> bool:
+        """Whether a value is `torch.device` of a number."""
+        return any(
+            isinstance(origin, ast.Call)
+            and home.name(origin.func) == "torch.device"
+            and not self._named.isdisjoint(ast.walk(origin))
+            for home, origin in self.program.flow.origins(module, node)
+        )
 
     @cached_property
     def _uses(self) -> list[tuple[Module, Use]]:
@@ -224,6 +245,20 @@ def _word(node: ast.expr | None) -> str:
         case ast.Subscript(value=value, slice=ast.Constant(value=int(place))):
             return f"{_word(value)}[{place}]"
     return ""
+
+
+def compared_device(module: Module, node: ast.AST, devices: Devices) -> ast.expr | None:
+    """The device by number that a tensor's is compared with: `self.device` of `x.device != self.device`."""
+    match node:
+        case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq()], comparators=[right]):
+            for tensors, named in ((left, right), (right, left)):
+                sources = [tensors, *(each for _, each in module.program.flow.origins(module, tensors))]
+                is_of_tensor = any(
+                    isinstance(each, ast.Attribute) and each.attr == "device" for each in sources
+                )
+                if is_of_tensor and devices.is_made(module, named) and not devices.is_made(module, tensors):
+                    return named
+    return None
 
 
 def shown_devices(module: Module, devices: Devices) -> Iterator[tuple[ast.Call, ast.expr]]:

@@ -1,7 +1,8 @@
 """Use the rank's own device where the script names one by its number, and count the ranks where it counts devices.
 
 `"cuda:0"` becomes `"cuda"`, `.cuda(gpu)` becomes `.cuda()`, `.to(0)` becomes `.to("cuda")`, also under other names
-(`self.place = gpu`); what only may be a number is asked at run time (`own_device(gpu)`).
+(`self.place = gpu`); what only may be a number is asked at run time (`own_device(gpu)`). A device that a tensor's is
+compared with has its number again: `x.device == numbered_device(device)`.
 `torch.cuda.set_device(...)` goes: joining has set the rank's device. `torch.cuda.device_count()` becomes
 `count_ranks()`.
 
@@ -18,9 +19,9 @@ torch.cuda.set_device; docs/semantics.md#first-device, docs/semantics.md#device-
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Finding, Hazard, Note
+from dp2ddp.codemod.edits import Finding, Hazard, Note, Replace
 from dp2ddp.codemod.knowledge.functions import Does, does
-from dp2ddp.codemod.looks.devices import Devices, Use, devices_of, shown_devices, uses
+from dp2ddp.codemod.looks.devices import Devices, Use, compared_device, devices_of, shown_devices, uses
 from dp2ddp.codemod.looks.mentions import handed_on
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.reasons import Reason
@@ -31,6 +32,7 @@ SPREAD = "a rank has one device: if the model is spread over devices, keep this 
 OTHER = Reason("other-device", "device {number} is not the one that DataParallel keeps the model on", SPREAD)
 MAY_BE_OTHER = Reason("second-device", "device {own} may be another one than {first}", SPREAD)
 SHOWN = Reason("shows-device", "shows `{code}`: every rank uses a device of its own, `cuda` without a number")
+COMPARED = "a tensor's device has its number"
 COUNTED = Reason("device-count", "the number of devices is the number of ranks")
 # `device_count() > 0` and the like ask whether there is any: that needs no change.
 ASKS_FOR_ANY = {(ast.Gt, 0), (ast.GtE, 1), (ast.NotEq, 0), (ast.Eq, 0), (ast.Lt, 1), (ast.LtE, 0)}
@@ -45,10 +47,12 @@ class DeviceIndexed(Rule):
             - mean = mean.to(args.gpu if args.cuda else "cpu")
             - if torch.cuda.device_count() > 1:
             -     net = torch.nn.DataParallel(net, device_ids=[args.gpu, 1]).cuda(args.gpu)
+            - assert mean.device == device
             + device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
             + mean = mean.to(own_device(args.gpu if args.cuda else "cpu"))
             + if count_ranks() > 1:
             +     net = torch.nn.DataParallel(net, device_ids=[args.gpu, 1]).cuda()
+            + assert mean.device == numbered_device(device)
         """),
         flags("""
             # device 1 is not the one that DataParallel keeps the model on
@@ -77,6 +81,10 @@ def by_number(module: Module) -> Iterator[Finding]:
     for use in uses(module, devices):
         why = _is_another(module, devices, use)
         yield Hazard(use.node, why) if why else use.own
+    for node in module.nodes(ast.Compare):
+        if device := compared_device(module, node, devices):
+            holes = {"device": device}
+            yield Replace(device, "numbered_device({device})", COMPARED, holes, helpers=("numbered_device",))
     for call, device in shown_devices(module, devices):
         yield Note(call, SHOWN.of(code=ast.unparse(device)))
 

@@ -1,10 +1,11 @@
 """Say what a replica would leave on its own rank.
 
 A hazard where a backward of a torch.autograd.Function, or a hook on gradients, prints or fills a list, a counter,
-an object; where a forward reads a variable of a file that is learned; where, in a program whose forwards fill
-something, one asks for the number of its device, has a gradient retained, or may fill it in a checkpoint; where a
-function is asked for its `cache_info()`; and for draws in such a backward or hook (shake-shake), or in a function
-under `functools.lru_cache`, whose memory each rank has for itself.
+an object; where a forward reads a variable of a file that is learned, or compares the device of a tensor with one
+that has a number; where, in a program whose forwards fill something, one asks for the number of its device, has a
+gradient retained, or may fill it in a checkpoint; where a function is asked for its `cache_info()`; and for draws in
+such a backward or hook (shake-shake), or in a function under `functools.lru_cache`, whose memory each rank has for
+itself.
 
 DataParallel's replicas are threads of one process: each finds there what the others have left, and the script all
 of it. Where a forward fills what outlives it, each rank runs all replicas (DDP201), on one device. Backward runs on
@@ -23,6 +24,7 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Finding, Hazard
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.knowledge.methods import MethodDoes, method
+from dp2ddp.codemod.looks.devices import compared_device, devices_of
 from dp2ddp.codemod.looks.filling import fillings, fillings_in_backward
 from dp2ddp.codemod.looks.forwards import forwards_of
 from dp2ddp.codemod.looks.wrapper import takes_turns
@@ -71,6 +73,11 @@ KEPT = Reason(
     "draw-kept",
     "{name}() is drawn once, and kept by functools: a rank would draw and keep its own",
     "draw it in __init__, as a buffer of the module",
+)
+COMPARED = Reason(
+    "device-compared",
+    "`{code}` tells the first replica from the others: each rank's device is its own here",
+    "do it outside of the forward",
 )
 CACHES = ("functools.lru_cache", "functools.cache")
 
@@ -162,6 +169,8 @@ def _in_forward(module: Module, node: ast.AST) -> Iterator[tuple[ast.AST, Reason
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and module.scope(node) is module.top:
         if any(_makes_learned(*each) for each in module.program.flow.origins(module, node)):
             yield node, LEARNED
+    elif compared_device(module, node, devices_of(module.program)):
+        yield node, COMPARED
     elif takes_turns(module.program):
         if _tells_replicas_apart(module, node):
             yield node, NUMBERED
