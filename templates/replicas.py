@@ -51,11 +51,12 @@ class ModuleState:
 
     def share(self, layouts: Sequence[Any] = (), beside: Sequence[torch.Tensor] = ()) -> None:
         """Behind a forward, or what backward runs of it: what rank 0's replica has written is everybody's."""
-        for parameter in self.written if dist.get_rank() else ():  # autograd may have saved what they were
-            parameter.data = parameter.data.clone()
-        for each, layout in zip(self.buffers(), layouts):
-            if (each.shape, each.stride()) != layout:
-                each.data = torch.empty_strided(*layout, dtype=each.dtype, device=each.device)
+        with torch.inference_mode(False):  # a training goes on with what an evaluation leaves
+            for parameter in self.written if dist.get_rank() else ():  # autograd may have saved what they were
+                parameter.data = parameter.data.clone()
+            for each, layout in zip(self.buffers(), layouts):
+                if (each.shape, each.stride()) != layout:
+                    each.data = torch.empty_strided(*layout, dtype=each.dtype, device=each.device)
         # batch norm writes into running statistics that are parameters, and their version stays
         statistics = [p for p in self.parameters if p.dim() == 1 and not p.requires_grad]
         share_tensors([*(self.written or statistics), *self.buffers(), *beside])

@@ -16,7 +16,7 @@ from .trees import map_tensors
 class OwnRows:
     """Which rows of a batch this rank computes: DataParallel's chunk of its number, of so many as there are replicas.
 
-    A rank that has none computes two of others', and keeps nothing of them.
+    A rank that has none computes the first chunk, whose outputs have the shapes of the others', and keeps no row of it.
     """
 
     def __init__(self, state: ModuleState, has_any: bool, replicas: int, dim: int = 0) -> None:
@@ -31,8 +31,7 @@ class OwnRows:
     def take(self, tensor: torch.Tensor) -> torch.Tensor:
         chunks, rank = tensor.chunk(self.replicas, self.dim), dist.get_rank()
         self.has_any = self.has_any and rank < len(chunks)
-        others = tensor.narrow(self.dim, 0, min(2, tensor.shape[self.dim]))
-        own = chunks[rank] if rank < len(chunks) else others
+        own = chunks[rank if rank < len(chunks) else 0]
         is_copied = rank > 0 or own.requires_grad and torch.is_grad_enabled()
         own = (own if is_copied else own.detach()).to(self.device or tensor.device, copy=is_copied)
         if own.device == tensor.device and not chunks[0].is_inference():  # one that is has no version

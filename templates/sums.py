@@ -5,7 +5,7 @@ from typing import Any, Dict, List, Sequence
 import torch
 import torch.distributed as dist
 
-from .broadcast import Rank
+from .broadcast import Rank, group_of
 from .replicas import ModuleState
 
 
@@ -63,12 +63,13 @@ def sum_sparse(gradient: Any, table: torch.Tensor) -> torch.Tensor:
 
 
 def sum_over_ranks(tensors: Sequence[torch.Tensor]) -> List[torch.Tensor]:
-    """What all ranks have, summed: in one message for each type of number."""
+    """What all ranks have, summed: in one message for each type of number, on the host and on the device."""
     sums = [*tensors]
-    for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
-        places = [place for place, tensor in enumerate(tensors) if tensor.dtype == dtype]
+    kinds = [(tensor.dtype, tensor.device) for tensor in tensors]
+    for kind in dict.fromkeys(kinds):
+        places = [place for place, each in enumerate(kinds) if each == kind]
         message = torch.cat([tensors[place].reshape(-1) for place in places])
-        dist.all_reduce(message)
+        dist.all_reduce(message, group=group_of(message))
         for place, part in zip(places, message.split([tensors[place].numel() for place in places])):
             sums[place] = part.view_as(tensors[place])
     return sums

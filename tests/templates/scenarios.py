@@ -592,6 +592,21 @@ def fewer_rows_than_ranks(wrap: Wrap, seed: Seed, world: int) -> Iterator[torch.
         yield from train(wrap(module), module, mean_loss, rows, adam=True)
 
 
+class Similar(Net):
+    """How alike the rows of a chunk are, as a matrix of them, which loses the rows of a chunk of one."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor | None = None, mode: str = "scores") -> Any:
+        features = self.body(x)
+        return (features @ features.t()).squeeze()
+
+
+def outputs_whose_shape_is_that_of_chunks(wrap: Wrap, seed: Seed, world: int) -> Iterator[torch.Tensor]:
+    for rows in (world - 1, 2 * (world - 1)):
+        seed(rows)
+        module = Similar(nn.LayerNorm)
+        yield from train(wrap(module), module, lambda net, x, y: net(x).square().mean(), rows)
+
+
 class Thrifty(Net):
     """Runs its layers again in backward, in backward passes of their own: once for each on ranks with rows."""
 
@@ -758,7 +773,7 @@ SCENARIOS: dict[str, Scenario] = {
             buffers_written_in_forward, running_statistics_that_are_parameters,
             learned_and_no_parameters, spectral_norm, shared_parameters, several_forwards_one_backward,
             one_output_of_two_is_used, alternating_models, fewer_rows_than_ranks, fewer_devices_than_ranks,
-            reentrant_checkpoints, penalty_under_accumulation, hooks_on_parameters, gradients_of_some,
+            outputs_whose_shape_is_that_of_chunks, reentrant_checkpoints, penalty_under_accumulation, hooks_on_parameters, gradients_of_some,
             backwards_in_any_order, three_backwards_of_a_gan, two_models_teach_each_other,
         )
     },

@@ -12,7 +12,7 @@ import torch
 from dp2ddp.templates.broadcast import Rank
 from dp2ddp.templates.overlapping import OverlappingSums
 from dp2ddp.templates.replicas import ModuleState, copy_part, share_tensors
-from dp2ddp.templates.sums import GradientSums
+from dp2ddp.templates.sums import GradientSums, sum_over_ranks
 
 from dp2ddp.runtime.process.server import Server
 from tests.ranks import found_on_ranks
@@ -203,3 +203,14 @@ def test_numbers_are_shared_device_by_device_whatever_their_types(monkeypatch: p
     assert sent[torch.distributed.group.WORLD] == [("meta", torch.uint8)]
     assert (counter, image.min()) == (0x0101010101010101, 1)
     assert waves.abs().min() > 0
+
+
+def test_what_lies_on_the_host_is_summed_by_the_hosts_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tensor that a layer holds beside its parameters stays there, where the forward moves it by `.to(x.device)`."""
+    sent: list[tuple[str, Any]] = []
+    monkeypatch.setattr(
+        torch.distributed, "all_reduce", lambda message, group: sent.append((message.device.type, group))
+    )
+    monkeypatch.setattr(Rank, "host", "gloo")
+    sum_over_ranks([torch.zeros(2), torch.zeros(3, device="meta"), torch.zeros(1)])
+    assert sent == [("cpu", "gloo"), ("meta", None)]

@@ -19,6 +19,7 @@ MORE = [
     "kept_for_the_loss",
     "penalty",
     "checkpointed",
+    "evaluates",
     "some_without_gradient",
     "prints",
     "error_of_one",

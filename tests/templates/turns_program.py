@@ -71,11 +71,16 @@ CHECKPOINTED = net_with(
     "self.s.append(1)\nx = torch.utils.checkpoint.checkpoint(self.bn, x, use_reentrant=False)\nscale = 1.0",
     LAYERS,
 ).text
+# A layer behind another one saves its weights for backward, which they must allow after an evaluation, too
+EVALUATES = net_with("evaluates", "self.s.append(1)\nx = self.bn(x)\nscale = 1.0", LAYERS).text.replace(
+    LOSS, f"    with torch.inference_mode():\n        net(x.cuda())\n{LOSS}"
+)
 SCRIPTS = {
     **{one.name: one.text for one in (*ALL, *MORE)},
     "kept_for_the_loss": KEPT,
     "penalty": PENALTY,
     "checkpointed": CHECKPOINTED,
+    "evaluates": EVALUATES,
     "some_without_gradient": SOME_WITHOUT_GRADIENT,
     "prints": PRINTS,
     "error_of_one": ERROR,
