@@ -7,7 +7,6 @@ import ast
 
 from dp2ddp.codemod.knowledge.derived import CLASSES
 from dp2ddp.codemod.knowledge.reading_methods import MODULE_HOMES
-from dp2ddp.codemod.model.flow import Source
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, Function, functions_of, looked_up
 from dp2ddp.codemod.model.texts import pattern_of
@@ -17,7 +16,6 @@ NO_MODULES = (
     *("builtins.", "torchvision.transforms", "torchvision.datasets", "torch.utils.", "torch.optim."),
     *("abc.", "enum.", "typing.", "collections.", "argparse.", "threading."),
 )
-FILES = {"sys.modules", "importlib.import_module", "builtins.__import__"}  # of what gives one
 SELF = ("self", "type(self)", "self.__class__", "super()")
 
 
@@ -63,7 +61,7 @@ def _is_file(module: Module, owner: ast.expr) -> bool:
     """Whether an owner is something of a library, or a file of the program: `sys.modules[__name__]`."""
     if name := module.name(owner):
         return name in module.program.by_name or not module.program.is_local(name)
-    return FILES.issuperset(map(_source_name, module.program.flow.origins(module, owner)))
+    return module.module_key(module.value(owner)) is not None
 
 
 def _are_kin(module: Module, own: ast.ClassDef, home: Module, method: Function) -> bool:
@@ -80,14 +78,6 @@ def _is_setter(function: ast.FunctionDef) -> bool:
 
 def _kind(module: Module, method: Function) -> ast.ClassDef:
     return module.parents[method]  # type: ignore[return-value]  # of a method
-
-
-def _source_name(made: Source) -> str | None:
-    """What is called, or what a part is taken of: `sys.modules` of `sys.modules[__name__]`."""
-    match made:
-        case home, (ast.Call(func=source) | ast.Subscript(value=source)):
-            return home.name(source)
-    return None
 
 
 def is_layer(module: Module, node: ast.ClassDef) -> bool:

@@ -31,7 +31,6 @@ from dp2ddp.codemod.model.nodes import (
 from dp2ddp.codemod.model.program import Program
 
 MODULE = "torch.nn.Module"
-COPYING = ("__getstate__", "__reduce__")  # by nobody in a forward
 BACKWARD = ("backward", "vjp")
 HOOKS = re.compile(r"register_(?!.*step).*hook.*")
 # Of a tensor: outside of forwards it runs once in a backward, on the gradient of the whole batch, on all ranks alike.
@@ -164,7 +163,7 @@ class Forwards:
             is_called = not is_whole or function.name == "forward" or function.name.startswith("__")
             if function.name in BUILDING:
                 self._build(module, function)
-            elif is_called and function.name not in COPYING:
+            elif is_called:
                 self._run(module, function)
 
     def _build(self, module: Module, code: ast.AST) -> None:
@@ -267,7 +266,7 @@ class Forwards:
     def _use_class(self, module: Module, node: ast.ClassDef) -> None:
         """What Python itself calls of an object of a class; the forward and backward of a Function."""
         for each in functions_of(node):
-            is_called = each.name.startswith("__") and each.name not in (*BUILDING, *COPYING)
+            is_called = each.name.startswith("__") and each.name not in BUILDING
             if is_called or is_autograd_function(module, node) and each.name in ("forward", "backward"):
                 self._run(module, each)
 
