@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 from dp2ddp.codemod.knowledge.derived import CLASSES
 from dp2ddp.codemod.knowledge.reading_methods import FILLING, READING
 from dp2ddp.codemod.looks.called import functions_named, is_autograd_function, is_layer, methods_by_text
-from dp2ddp.codemod.looks.handed_in import HandedIn, given_by
+from dp2ddp.codemod.looks.handed_in import HandedIn
 from dp2ddp.codemod.looks.sharing import Sharing, is_constant
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import (
@@ -27,6 +27,7 @@ from dp2ddp.codemod.model.nodes import (
     inside,
     is_static,
     places,
+    values_of,
 )
 from dp2ddp.codemod.model.program import Program
 
@@ -53,7 +54,6 @@ class Forwards:
     def __init__(self, program: Program) -> None:
         self.program, self.sharing = program, Sharing(program)
         self.handed_in = HandedIn(program, self.sharing)
-        self.methods = program.methods_named
         self.running: dict[ast.AST, Module] = {}  # functions and lambdas of forwards and hooks
         self.building: dict[ast.AST, Module] = {}  # what runs before, and values that models get: for later
         # methods of a module itself: `layer.register_forward_hook(self.keep)`
@@ -124,16 +124,19 @@ class Forwards:
         for module in self.program.modules:
             for node in module.all(ast.ClassDef):
                 if self.program.reach.runs(module, node) and is_layer(module, node):
-                    self._add_part(module, node)
+                    self._add_layer(module, node)
             for call in module.calls:
-                is_hook = HOOKS.fullmatch(call.method) and call.method not in (*self.methods, *OF_TENSORS)
+                is_hook = HOOKS.fullmatch(call.method) and call.method not in (
+                    *self.program.methods_named,
+                    *OF_TENSORS,
+                )
                 if is_hook and not self._is_of_wrapper(module, call) or call.name == SAVED:
                     for given in call.node.args:
                         self._build(module, given)
                         self.handed_in.to(module, given, 0)
                 made = self.program.class_named(call.name)
                 if made and is_layer(*made):
-                    for _, given in given_by(call.node):
+                    for given in values_of(call.node):
                         self._build(module, given)
                 match call.node.args if call.name == "builtins.setattr" else []:
                     case [_, ast.Constant(value="forward"), given]:
@@ -152,7 +155,7 @@ class Forwards:
             value = value.func.value  # type: ignore[attr-defined]
         return isinstance(value, ast.Call) and module.name(value.func) in CLASSES
 
-    def _add_part(self, module: Module, node: ast.ClassDef) -> None:
+    def _add_layer(self, module: Module, node: ast.ClassDef) -> None:
         for each in node.body:  # `size = Descriptor()`
             if isinstance(each, ast.Assign):
                 self._build(module, each.value)
@@ -239,7 +242,7 @@ class Forwards:
     def _says_nothing(self, module: Module, node: ast.Name | ast.Attribute) -> bool:
         """`parts.append`, of a list that is made here; `x.view`; `super().__init__`, which is looked at by itself."""
         # `self.calls = 1`, a property
-        is_setter = isinstance(node, ast.Attribute) and node.attr in self.methods
+        is_setter = isinstance(node, ast.Attribute) and node.attr in self.program.methods_named
         if not isinstance(node.ctx, ast.Load) and not is_setter:
             return True
         # `Registry.get(name)`
@@ -251,10 +254,7 @@ class Forwards:
     def _mention(self, module: Module, node: ast.Name | ast.Attribute, *, runs: bool) -> None:
         """What code names, it may call."""
         for home, function in functions_named(module, node):
-            if runs:
-                self._run(home, function)
-            else:
-                self._build(home, function)
+            (self._run if runs else self._build)(home, function)
         name = module.name(node) or ""
         owner = self.program.class_named(name) or self.program.class_named(name.rpartition(".")[0])
         if owner and owner[1] not in self._used:

@@ -24,14 +24,14 @@ class HandedIn:
 
     def to_model(self, module: Module, call: Call) -> None:
         """What a call that may be a model's gives, and all replicas have, as they have no copy of it."""
-        for place, given in given_by(call.node) if self._may_be_model(call) else ():
+        for place, given in _given_by(call.node) if self._may_be_model(call) else ():
             is_empty = any(self._is_filled_later(module, each) for each in module.values(given))
             if is_empty and not _is_filled_above(module, given):
                 self.to(module, call.node.func, place)
 
     def by_call(self, module: Module, node: ast.Call, *, runs: bool) -> None:
         """What a call gives that is shared: to the function that it calls, and to those that it gives, too."""
-        given = given_by(node)
+        given = _given_by(node)
         shared = [place for place, value in given if self.sharing.level(module, value)]
         for place in shared if runs else ():
             self.to(module, node.func, place)
@@ -46,11 +46,8 @@ class HandedIn:
         if (node, place) in self._seen:
             return
         self._seen.add((node, place))
-        functions: list[tuple[Module, Function]] = (
-            [(module, node)]
-            if isinstance(node, ast.Lambda)
-            else [*functions_named(module, node), *methods_by_text(module, node)]
-        )
+        own: list[tuple[Module, Function]] = [(module, node)] if isinstance(node, ast.Lambda) else []
+        functions = [*own, *functions_named(module, node), *methods_by_text(module, node)]
         applied = self.program.class_named((module.name(node) or "").removesuffix(".apply"))
         if applied and is_autograd_function(*applied):  # whose forward gets the context first
             functions = [*self.program.methods_of(*applied, "forward")]
@@ -72,10 +69,8 @@ class HandedIn:
 
     def _forwards_of(self, node: ast.expr) -> list[tuple[Module, Function]]:
         """The forwards that `self.layer(...)` may call: those of the classes that it is set to, or all."""
-        named = [
-            *self.program.methods_named.get("forward", ()),
-            *self.program.methods_named.get("__call__", ()),
-        ]
+        methods = self.program.methods_named
+        named = [*methods.get("forward", ()), *methods.get("__call__", ())]
         forwards = [
             (home, each) for home, each in named if not is_autograd_function(home, home.parents[each])
         ]
@@ -124,6 +119,6 @@ def _is_filled_above(module: Module, node: ast.expr) -> bool:
     )
 
 
-def given_by(call: ast.Call) -> list[tuple[int | str | None, ast.expr]]:
+def _given_by(call: ast.Call) -> list[tuple[int | str | None, ast.expr]]:
     """What a call gives, with places and keywords."""
     return [*enumerate(call.args), *((each.arg, each.value) for each in call.keywords)]
