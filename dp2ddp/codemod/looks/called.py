@@ -61,7 +61,9 @@ def _is_file(module: Module, owner: ast.expr) -> bool:
     """Whether an owner is something of a library, or a file of the program: `sys.modules[__name__]`."""
     if name := module.name(owner):
         return name in module.program.by_name or not module.program.is_local(name)
-    return module.module_key(module.value(owner)) is not None
+    value = module.value(owner)
+    has_other = len(getattr(value, "args", ())) > 1  # `sys.modules.get(name, self.block)`
+    return module.module_key(value) is not None and not has_other
 
 
 def _are_kin(module: Module, own: ast.ClassDef, home: Module, method: Function) -> bool:
