@@ -181,6 +181,7 @@ class Block(nn.Module):
         ("getattr(nn.functional, self.how)(x)", False),
         ("getattr(sys.modules[__name__], self.how).last", False),
         ("kinds = sys.modules[self.how]; getattr(kinds, self.how).last", False),
+        ("kinds = sys.modules.get(self.how, self.block[0]); getattr(kinds, self.how).last", True),
         ("kinds = self.block[0] if x else sys.modules[__name__]; getattr(kinds, self.how).last", True),
     ],
 )

@@ -18,6 +18,7 @@ from dp2ddp.codemod.knowledge.reading_methods import (
     MODULE_HOMES,
     READING,
 )
+from dp2ddp.codemod.looks.called import functions_named, is_autograd_function, is_layer
 from dp2ddp.codemod.looks.forwards import Forwards, Part, forwards_of
 from dp2ddp.codemod.looks.sharing import is_constant
 from dp2ddp.codemod.model.modules import Call, Module
@@ -132,8 +133,8 @@ class Filling:
         if not isinstance(kind, ast.ClassDef) or not isinstance(scope.node, ast.FunctionDef):  # type: ignore[union-attr]
             return False
         function = scope.node  # type: ignore[union-attr]
-        is_function = self.forwards.is_function(self.module, kind)
-        is_kept = is_function or function.name in BUILDING or self.forwards.is_part(self.module, kind)
+        is_function = is_autograd_function(self.module, kind)
+        is_kept = is_function or function.name in BUILDING or is_layer(self.module, kind)
         is_first = [each.arg for each in places(function)][:1] == [owner.id]  # type: ignore[attr-defined]
         return is_kept and is_first and (is_function or not is_static(function))
 
@@ -160,15 +161,15 @@ class Filling:
         return bool(made) and all(self._is_kind_of_module(each) for each in made)
 
     def _is_kind_of_module(self, name: str) -> bool:
-        local = self.forwards.class_named(name)
-        return self.forwards.is_part(*local) if local else f"{name}.".startswith(MODULE_HOMES)
+        local = self.module.program.class_named(name)
+        return is_layer(*local) if local else f"{name}.".startswith(MODULE_HOMES)
 
     # --- calls
 
     def _call_fills(self, call: Call) -> bool:
         name, function = call.name, call.node.func
         kind = (name or "").removesuffix(".apply")  # of an autograd.Function
-        if self.forwards.functions(self.module, function) or self.forwards.class_named(kind):
+        if functions_named(self.module, function) or self.module.program.class_named(kind):
             return False  # looked at, too
         if name is None and not self.module.is_of_absent_file(function):
             return self._is_unknown(function) or self._method_fills(call)
@@ -180,7 +181,7 @@ class Filling:
         is_given_shared = any(map(self.is_shared, values_of(call.node)))
         if name.startswith(COMPUTING_HOMES):
             return (is_given_shared or name.endswith("_")) and self._library_fills(call, name)
-        if self.forwards.is_function(self.module, self.module.enclosing(call.node, ast.ClassDef)):
+        if is_autograd_function(self.module, self.module.enclosing(call.node, ast.ClassDef)):
             return not is_kernel(self.module, call.node)
         # called for what it does
         return is_given_shared or isinstance(self.module.parents[call.node], ast.Expr)

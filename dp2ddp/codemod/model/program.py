@@ -90,6 +90,11 @@ class Program:
             scope = module.scope_of[body[0]] if body else None
         return (module, definition) if definition is not None else None
 
+    def class_named(self, dotted: str | None) -> tuple[Module, ast.ClassDef] | None:
+        """The class of the program that a dotted name means, and its file."""
+        module, node = self.definition(dotted) or (None, None)
+        return (module, node) if module and isinstance(node, ast.ClassDef) else None
+
     def canonical(self, dotted: str, seen: Seen = frozenset()) -> str | None:
         """The name under which a thing is known: through the program's files to where it comes from."""
         home = self._home(dotted)
