@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition c934b97a): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 08ebe680): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -291,11 +291,12 @@ class ModuleState:
 
     def share(self, layouts: Sequence[Any] = (), beside: Sequence[torch.Tensor] = ()) -> None:
         """Behind a forward, or what backward runs of it: what rank 0's replica has written is everybody's."""
-        for parameter in self.written if dist.get_rank() else ():  # autograd may have saved what they were
-            parameter.data = parameter.data.clone()
-        for each, layout in zip(self.buffers(), layouts):
-            if (each.shape, each.stride()) != layout:
-                each.data = torch.empty_strided(*layout, dtype=each.dtype, device=each.device)
+        with torch.inference_mode(False):  # a training goes on with what an evaluation leaves
+            for parameter in self.written if dist.get_rank() else ():  # autograd may have saved what they were
+                parameter.data = parameter.data.clone()
+            for each, layout in zip(self.buffers(), layouts):
+                if (each.shape, each.stride()) != layout:
+                    each.data = torch.empty_strided(*layout, dtype=each.dtype, device=each.device)
         # batch norm writes into running statistics that are parameters, and their version stays
         statistics = [p for p in self.parameters if p.dim() == 1 and not p.requires_grad]
         share_tensors([*(self.written or statistics), *self.buffers(), *beside])
@@ -423,12 +424,13 @@ def sum_sparse(gradient: Any, table: torch.Tensor) -> torch.Tensor:
 
 
 def sum_over_ranks(tensors: Sequence[torch.Tensor]) -> List[torch.Tensor]:
-    """What all ranks have, summed: in one message for each type of number."""
+    """What all ranks have, summed: in one message for each type of number, on the host and on the device."""
     sums = [*tensors]
-    for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
-        places = [place for place, tensor in enumerate(tensors) if tensor.dtype == dtype]
+    kinds = [(tensor.dtype, tensor.device) for tensor in tensors]
+    for kind in dict.fromkeys(kinds):
+        places = [place for place, each in enumerate(kinds) if each == kind]
         message = torch.cat([tensors[place].reshape(-1) for place in places])
-        dist.all_reduce(message)
+        dist.all_reduce(message, group=group_of(message))
         for place, part in zip(places, message.split([tensors[place].numel() for place in places])):
             sums[place] = part.view_as(tensors[place])
     return sums
