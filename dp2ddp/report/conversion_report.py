@@ -206,7 +206,7 @@ def _used_by(entries: Sequence[OtherEntry]) -> Iterator[str]:
         users.setdefault(entry.uses, []).append(entry.path)
     for uses, paths in users.items():
         more = ", ..." * (len(uses) > _MOST_USES)
-        yield f"used by {names_text(paths)}, too: {', '.join(map(str, uses[:_MOST_USES]))}{more}"
+        yield f"also used by {names_text(paths)}: {', '.join(map(str, uses[:_MOST_USES]))}{more}"
 
 
 def _of_users(conversion: Conversion) -> str:

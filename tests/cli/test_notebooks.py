@@ -73,7 +73,7 @@ class TestConvert:
         said = convert(training, "--check").stdout
 
         assert "cell 3, line 1:  DataParallel -> Whole" in said
-        assert "cell 4, line 2:  rank 0 does it, once for all ranks" in said
+        assert "cell 4, line 2:  rank 0 makes this call, once for all ranks" in said
         assert (
             "note    cell 1, line 1:  `%matplotlib inline` is set aside: it sets up the notebook (DDP911)"
             in said

@@ -390,7 +390,7 @@ if __name__ == "__main__":
         report = convert("train.py", "--diff").stderr
         data = json.loads(convert("train.py", "--check", "--json").stdout)
 
-        assert "used by export.py, too: lib/utils.py\nused by test.py, too: lib/models/net.py\n" in report
+        assert "also used by export.py: lib/utils.py\nalso used by test.py: lib/models/net.py\n" in report
         assert "started with python, they run as before, on one device" in report
         assert data["used_by"] == [
             {"file": "export.py", "uses": ["lib/utils.py"]},

@@ -36,12 +36,12 @@ def test_while_a_hazard_is_open_nothing_is_launched(written: str | None) -> None
 
 
 def test_each_edit_has_a_line_a_reason_and_a_code() -> None:
-    assert "  line 4:  rank 0 does it, once for all ranks (DDP503)" in report(converted(SCRIPT))
+    assert "  line 4:  rank 0 makes this call, once for all ranks (DDP503)" in report(converted(SCRIPT))
 
 
 def test_lines_with_the_same_reason_stand_together() -> None:
     text = HARMLESS + "os.mkdir('again')\n"
-    assert "  lines 4, 6:  rank 0 does it, once for all ranks (DDP503)" in report(converted(text))
+    assert "  lines 4, 6:  rank 0 makes this call, once for all ranks (DDP503)" in report(converted(text))
     assert report(converted(text))[0].endswith(": 4 edits")
 
 

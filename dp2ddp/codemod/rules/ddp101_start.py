@@ -42,7 +42,7 @@ WRITES_NOTHING = tuple(
 )
 
 _BECAUSE = "the process group starts here, before the first random number or CUDA call"
-_OUTSIDE = "what is trained outside of the wrapper becomes rank 0's now and then: GPUs may round differently"
+_OUTSIDE = "what is trained outside of the wrapper is copied from rank 0 every 20th forward: GPUs may round differently"
 BY_COMMAND = Reason(
     "console-script",
     "a console script starts this function: install the converted package, then start it by "
@@ -120,7 +120,7 @@ def _calls(program: Program) -> Iterator[tuple[str, str]]:
         return
     yield "init_distributed", _BECAUSE
     if any(map(_may_write_unseen, of_the_user(program))):
-        yield "refuse_own_files", "rank 0 alone writes files, whoever does it"
+        yield "refuse_own_files", "rank 0 alone writes files, whichever library does it"
     if trains_outside(program):
         yield "keep_ranks_alike", _OUTSIDE
 

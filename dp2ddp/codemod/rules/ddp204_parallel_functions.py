@@ -100,7 +100,7 @@ class ParallelFunctions(Rule):
         exchange = has_callbacks(module.program)
         in_turns = not exchange and fillings(module.program)
         helpers = {**HELPERS, **(IN_TURNS if in_turns else {})}
-        yield from replaced(module, helpers, "rank r computes chunk r")
+        yield from replaced(module, helpers, "each rank computes its chunk of the batch")
         if exchange:
             yield from _talking(module)
         for part in replaced_in_torch(module):

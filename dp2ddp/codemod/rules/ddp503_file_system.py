@@ -28,7 +28,7 @@ from dp2ddp.codemod.model.texts import pieces
 from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, flags, notes, rename
 
-BECAUSE = "rank 0 does it, once for all ranks"
+BECAUSE = "rank 0 makes this call, once for all ranks"
 STANDARD = ("builtins", "sys", "os", "typing", "logging", "warnings", "tempfile")
 QUIET = tuple(f"{name}." for name in ("torch", *STANDARD, *TRACKING))
 OF_FOLDER = re.compile(r"dirname|parent|pardir|\.\.")

@@ -33,7 +33,7 @@ from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, flags
 
 HELPERS = {Does.TRACK: "make_on_rank0", Does.HANDLE_LOG: "make_handler_on_rank0"}
 MEETS = (Does.WRITE, Does.SAVE, Does.ANSWER, Does.OPEN)  # where all ranks meet
-BECAUSE = "one run has one log: rank 0's"
+BECAUSE = "rank 0 alone keeps the log"
 STARTS = Reason(
     "starts-training", "{name} starts the training itself", "start each run by a command of its own"
 )
