@@ -64,6 +64,8 @@ class Filling:
                 return isinstance(self.module.parents[node], ast.AugAssign) and self._may_be_container(
                     node.attr
                 )
+            case ast.Attribute(value=owner, attr="data", ctx=ast.Store()) if self._is_weight(owner):
+                return True  # without gradients, the first replica's weights are the module's own
             # a class, a function, a file, too: `Net.count = 1`
             case (
                 ast.Attribute(value=owner, ctx=ast.Store() | ast.Del())
@@ -86,6 +88,11 @@ class Filling:
         return self.sharing.is_shared(self.module, node)
 
     # --- objects
+
+    def _is_weight(self, node: ast.expr) -> bool:
+        """`self.head.weight`, by another name, too."""
+        values = (node, *(each for _, each in self.module.program.flow.origins(self.module, node)))
+        return any(isinstance(each, ast.Attribute) and each.attr in self.sharing.weights for each in values)
 
     def _may_be_container(self, attr: str) -> bool:
         """`self.seen += [x]` extends the list that all replicas have; `self.count += 1` is lost with the replica."""

@@ -120,14 +120,18 @@ def only_prints(module: Module, node: ast.AST) -> bool:
 
 
 def _writes_weights(module: Module, node: ast.AST) -> bool:
-    """`self.fc.weight.data.clamp_(0)`, or of each `layer` of `self.modules()`: the replica's own."""
+    """`self.fc.weight.data.clamp_(0)`, or of each `layer` of `self.modules()`: the replica's own; or `.data = x`."""
     match node:
+        case ast.Attribute(value=ast.Attribute() as weight, attr="data", ctx=ast.Store()):
+            is_written = True
         case ast.Call(
             func=ast.Attribute(value=ast.Attribute(value=ast.Attribute() as weight, attr="data"), attr=method)
         ):
-            is_written = method.endswith("_") and forwards_of(module.program).sharing.is_weight(weight.attr)
-            return is_written and (root_name(weight) == "self" or _goes_through_self(module, weight.value))
-    return False
+            is_written = method.endswith("_")
+        case _:
+            return False
+    is_own = root_name(weight) == "self" or _goes_through_self(module, weight.value)
+    return is_written and is_own and forwards_of(module.program).sharing.is_weight(weight.attr)
 
 
 def _goes_through_self(module: Module, node: ast.expr) -> bool:
