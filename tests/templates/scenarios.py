@@ -773,7 +773,8 @@ SCENARIOS: dict[str, Scenario] = {
             buffers_written_in_forward, running_statistics_that_are_parameters,
             learned_and_no_parameters, spectral_norm, shared_parameters, several_forwards_one_backward,
             one_output_of_two_is_used, alternating_models, fewer_rows_than_ranks, fewer_devices_than_ranks,
-            outputs_whose_shape_is_that_of_chunks, reentrant_checkpoints, penalty_under_accumulation, hooks_on_parameters, gradients_of_some,
+            outputs_whose_shape_is_that_of_chunks,
+            reentrant_checkpoints, penalty_under_accumulation, hooks_on_parameters, gradients_of_some,
             backwards_in_any_order, three_backwards_of_a_gan, two_models_teach_each_other,
         )
     },
