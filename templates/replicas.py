@@ -52,9 +52,8 @@ class ModuleState:
     def share(self, layouts: Sequence[Any], beside: Sequence[torch.Tensor] = ()) -> None:
         """Behind a forward, or what backward runs of it: what rank 0's replica has written is everybody's."""
         with torch.inference_mode(False):  # a training goes on with what an evaluation leaves
-            for parameter in (
-                self.written if dist.get_rank() else ()
-            ):  # autograd may have saved what they were
+            # autograd may have saved what they were
+            for parameter in self.written if dist.get_rank() else ():
                 parameter.data = parameter.data.clone()
             for each, layout in zip(self.buffers(), layouts):
                 if (each.shape, each.stride()) != layout:

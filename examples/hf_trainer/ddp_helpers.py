@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 880d48ff): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 7c11ef07): yours now, it needs torch alone."""
 
 import atexit
 import gc

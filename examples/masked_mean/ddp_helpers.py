@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 880d48ff): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 7c11ef07): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -338,11 +338,13 @@ class ModuleState:
 
     def share(self, layouts: Sequence[Any], beside: Sequence[torch.Tensor] = ()) -> None:
         """Behind a forward, or what backward runs of it: what rank 0's replica has written is everybody's."""
-        for parameter in self.written if dist.get_rank() else ():  # autograd may have saved what they were
-            parameter.data = parameter.data.clone()
-        for each, layout in zip(self.buffers(), layouts):
-            if (each.shape, each.stride()) != layout:
-                each.data = torch.empty_strided(*layout, dtype=each.dtype, device=each.device)
+        with torch.inference_mode(False):  # a training goes on with what an evaluation leaves
+            # autograd may have saved what they were
+            for parameter in self.written if dist.get_rank() else ():
+                parameter.data = parameter.data.clone()
+            for each, layout in zip(self.buffers(), layouts):
+                if (each.shape, each.stride()) != layout:
+                    each.data = torch.empty_strided(*layout, dtype=each.dtype, device=each.device)
         # batch norm writes into running statistics that are parameters, and their version stays
         statistics = [p for p in self.parameters if p.dim() == 1 and not p.requires_grad]
         share_tensors([*(self.written or statistics), *self.buffers(), *beside])
@@ -400,7 +402,7 @@ def run_alone(module: torch.nn.Module, inputs: Any, kwargs: Any) -> Any:
 class OwnRows:
     """Which rows of a batch this rank computes: DataParallel's chunk of its number, of so many as there are replicas.
 
-    A rank that has none computes two of others', and keeps nothing of them.
+    A rank that has none computes the first chunk, whose outputs have the shapes of the others', and keeps no row of it.
     """
 
     def __init__(self, state: ModuleState, has_any: bool, replicas: int, dim: int = 0) -> None:
@@ -415,8 +417,7 @@ class OwnRows:
     def take(self, tensor: torch.Tensor) -> torch.Tensor:
         chunks, rank = tensor.chunk(self.replicas, self.dim), dist.get_rank()
         self.has_any = self.has_any and rank < len(chunks)
-        others = tensor.narrow(self.dim, 0, min(2, tensor.shape[self.dim]))
-        own = chunks[rank] if rank < len(chunks) else others
+        own = chunks[rank if rank < len(chunks) else 0]
         is_copied = rank > 0 or own.requires_grad and torch.is_grad_enabled()
         own = (own if is_copied else own.detach()).to(self.device or tensor.device, copy=is_copied)
         if own.device == tensor.device and not chunks[0].is_inference():  # one that is has no version

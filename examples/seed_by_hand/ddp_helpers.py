@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 880d48ff): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 7c11ef07): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -10,7 +10,7 @@ import random
 import sys
 import threading
 import traceback
-from contextlib import contextmanager, nullcontext, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from datetime import timedelta
 from types import FunctionType, MethodType, ModuleType
 from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
@@ -288,11 +288,13 @@ class ModuleState:
 
     def share(self, layouts: Sequence[Any], beside: Sequence[torch.Tensor] = ()) -> None:
         """Behind a forward, or what backward runs of it: what rank 0's replica has written is everybody's."""
-        for parameter in self.written if dist.get_rank() else ():  # autograd may have saved what they were
-            parameter.data = parameter.data.clone()
-        for each, layout in zip(self.buffers(), layouts):
-            if (each.shape, each.stride()) != layout:
-                each.data = torch.empty_strided(*layout, dtype=each.dtype, device=each.device)
+        with torch.inference_mode(False):  # a training goes on with what an evaluation leaves
+            # autograd may have saved what they were
+            for parameter in self.written if dist.get_rank() else ():
+                parameter.data = parameter.data.clone()
+            for each, layout in zip(self.buffers(), layouts):
+                if (each.shape, each.stride()) != layout:
+                    each.data = torch.empty_strided(*layout, dtype=each.dtype, device=each.device)
         # batch norm writes into running statistics that are parameters, and their version stays
         statistics = [p for p in self.parameters if p.dim() == 1 and not p.requires_grad]
         share_tensors([*(self.written or statistics), *self.buffers(), *beside])
@@ -354,16 +356,23 @@ def copy_part(part: Any) -> Any:
     return replica
 
 
-def without_hooks() -> ContextManager[Any]:
-    """Around a replica's forward: hooks for saved tensors around the model, as a checkpoint's, do not reach it.
+def as_in_a_thread() -> ContextManager[Any]:
+    """Around replicas' forwards: what is around the model and does not reach DataParallel's replicas, in their threads.
 
-    DataParallel's replicas are threads, which have hooks of their own: nothing of their forward runs again in backward.
+    That is inference mode, and hooks for saved tensors, as a checkpoint's: nothing of a forward runs again in backward.
     """
+    around = ExitStack()
+    if torch.is_inference_mode_enabled():
+        around.enter_context(torch.inference_mode(False))
+        around.enter_context(torch.no_grad())
     try:
         with torch.autograd.graph.disable_saved_tensors_hooks("there are some"):
-            return nullcontext()
+            return around
     except RuntimeError:
-        return torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
+        around.enter_context(
+            torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
+        )
+        return around
 
 
 class GradientSums:
@@ -418,12 +427,13 @@ def sum_sparse(gradient: Any, table: torch.Tensor) -> torch.Tensor:
 
 
 def sum_over_ranks(tensors: Sequence[torch.Tensor]) -> List[torch.Tensor]:
-    """What all ranks have, summed: in one message for each type of number."""
+    """What all ranks have, summed: in one message for each type of number, on the host and on the device."""
     sums = [*tensors]
-    for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
-        places = [place for place, tensor in enumerate(tensors) if tensor.dtype == dtype]
+    kinds = [(tensor.dtype, tensor.device) for tensor in tensors]
+    for kind in dict.fromkeys(kinds):
+        places = [place for place, each in enumerate(kinds) if each == kind]
         message = torch.cat([tensors[place].reshape(-1) for place in places])
-        dist.all_reduce(message)
+        dist.all_reduce(message, group=group_of(message))
         for place, part in zip(places, message.split([tensors[place].numel() for place in places])):
             sums[place] = part.view(tensors[place].shape)
     return sums
@@ -595,7 +605,7 @@ def apply_own(modules: Any, place: int, has_rows: bool, given: Any) -> Any:
     outputs, error = None, None
     if not has_rows:
         vars(modules[place]).pop("forward", None)
-    with replica_draws(has_rows) as drew, without_hooks(), redirect_stdout(io.StringIO()) as printed:
+    with replica_draws(has_rows) as drew, redirect_stdout(io.StringIO()) as printed:
         try:
             rows, named = given(place)
             outputs = modules[place](*rows, **named)
@@ -642,7 +652,8 @@ def parallel_apply_on_ranks(
     parameters = [p for sums in copies_of for p in sums.state.parameters]
     first = [each for each in tensors_of((inputs[0], options[0])) if not each.is_inference()]
     versions, before = versions_of(parameters), versions_of(first)
-    outputs, error, drew, text = run_replicas(modules, place, has_rows, given)
+    with as_in_a_thread():
+        outputs, error, drew, text = run_replicas(modules, place, has_rows, given)
     writes_own = [versions != versions_of(parameters), before != versions_of(first)]
     effects = exchange_numbers([*writes_own, text != "", *drew])
     go_on_behind(effects[0][3:])

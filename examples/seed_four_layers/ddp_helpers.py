@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 880d48ff): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 7c11ef07): yours now, it needs torch alone."""
 
 import atexit
 import copyreg
@@ -11,7 +11,7 @@ import sys
 import threading
 import traceback
 import zlib
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from functools import partial
 from itertools import product
@@ -265,11 +265,13 @@ class ModuleState:
 
     def share(self, layouts: Sequence[Any], beside: Sequence[torch.Tensor] = ()) -> None:
         """Behind a forward, or what backward runs of it: what rank 0's replica has written is everybody's."""
-        for parameter in self.written if dist.get_rank() else ():  # autograd may have saved what they were
-            parameter.data = parameter.data.clone()
-        for each, layout in zip(self.buffers(), layouts):
-            if (each.shape, each.stride()) != layout:
-                each.data = torch.empty_strided(*layout, dtype=each.dtype, device=each.device)
+        with torch.inference_mode(False):  # a training goes on with what an evaluation leaves
+            # autograd may have saved what they were
+            for parameter in self.written if dist.get_rank() else ():
+                parameter.data = parameter.data.clone()
+            for each, layout in zip(self.buffers(), layouts):
+                if (each.shape, each.stride()) != layout:
+                    each.data = torch.empty_strided(*layout, dtype=each.dtype, device=each.device)
         # batch norm writes into running statistics that are parameters, and their version stays
         statistics = [p for p in self.parameters if p.dim() == 1 and not p.requires_grad]
         share_tensors([*(self.written or statistics), *self.buffers(), *beside])
@@ -331,16 +333,23 @@ def copy_part(part: Any) -> Any:
     return replica
 
 
-def without_hooks() -> ContextManager[Any]:
-    """Around a replica's forward: hooks for saved tensors around the model, as a checkpoint's, do not reach it.
+def as_in_a_thread() -> ContextManager[Any]:
+    """Around replicas' forwards: what is around the model and does not reach DataParallel's replicas, in their threads.
 
-    DataParallel's replicas are threads, which have hooks of their own: nothing of their forward runs again in backward.
+    That is inference mode, and hooks for saved tensors, as a checkpoint's: nothing of a forward runs again in backward.
     """
+    around = ExitStack()
+    if torch.is_inference_mode_enabled():
+        around.enter_context(torch.inference_mode(False))
+        around.enter_context(torch.no_grad())
     try:
         with torch.autograd.graph.disable_saved_tensors_hooks("there are some"):
-            return nullcontext()
+            return around
     except RuntimeError:
-        return torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
+        around.enter_context(
+            torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
+        )
+        return around
 
 
 def run_alone(module: torch.nn.Module, inputs: Any, kwargs: Any) -> Any:
@@ -402,12 +411,13 @@ def sum_sparse(gradient: Any, table: torch.Tensor) -> torch.Tensor:
 
 
 def sum_over_ranks(tensors: Sequence[torch.Tensor]) -> List[torch.Tensor]:
-    """What all ranks have, summed: in one message for each type of number."""
+    """What all ranks have, summed: in one message for each type of number, on the host and on the device."""
     sums = [*tensors]
-    for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
-        places = [place for place, tensor in enumerate(tensors) if tensor.dtype == dtype]
+    kinds = [(tensor.dtype, tensor.device) for tensor in tensors]
+    for kind in dict.fromkeys(kinds):
+        places = [place for place, each in enumerate(kinds) if each == kind]
         message = torch.cat([tensors[place].reshape(-1) for place in places])
-        dist.all_reduce(message)
+        dist.all_reduce(message, group=group_of(message))
         for place, part in zip(places, message.split([tensors[place].numel() for place in places])):
             sums[place] = part.view(tensors[place].shape)
     return sums
@@ -447,7 +457,7 @@ class CopyToRanks(torch.autograd.Function):
 class OwnRows:
     """Which rows of a batch this rank computes: DataParallel's chunk of its number, of so many as there are replicas.
 
-    A rank that has none computes two of others', and keeps nothing of them.
+    A rank that has none computes the first chunk, whose outputs have the shapes of the others', and keeps no row of it.
     """
 
     def __init__(self, state: ModuleState, has_any: bool, replicas: int, dim: int = 0) -> None:
@@ -462,8 +472,7 @@ class OwnRows:
     def take(self, tensor: torch.Tensor) -> torch.Tensor:
         chunks, rank = tensor.chunk(self.replicas, self.dim), dist.get_rank()
         self.has_any = self.has_any and rank < len(chunks)
-        others = tensor.narrow(self.dim, 0, min(2, tensor.shape[self.dim]))
-        own = chunks[rank] if rank < len(chunks) else others
+        own = chunks[rank if rank < len(chunks) else 0]
         is_copied = rank > 0 or own.requires_grad and torch.is_grad_enabled()
         own = (own if is_copied else own.detach()).to(self.device or tensor.device, copy=is_copied)
         if own.device == tensor.device and not chunks[0].is_inference():  # one that is has no version
@@ -575,7 +584,7 @@ def run_own_replica(
     """What this rank's replica gives for its rows of a batch, and what it draws."""
     inputs, kwargs = map_tensors(rows.take, batch)
     replica = make_replica(rows.state, copies)
-    with replica_draws(rows.has_any) as drew, without_hooks():
+    with replica_draws(rows.has_any) as drew:
         return wrapper.run_replica(replica, rows.has_any, inputs, kwargs), drew
 
 
@@ -599,7 +608,8 @@ def compute_own_rows(wrapper: Any, /, *inputs: Any, **kwargs: Any) -> Any:
     learned = learned_beside(state)
     sums = wrapper.sums(state, wait=bool(learned or entered))
     copies = make_copies(sums, learned)
-    tree, drew = wrapper.run_replicas(rows, copies, batch)
+    with as_in_a_thread():
+        tree, drew = wrapper.run_replicas(rows, copies, batch)
     trained = [copies[p] for p in (*sums.dense, *sums.tables)]
     alone = [[each] for each in (*entered, *(copies[each] for each in learned))]
     ties = [trained, *alone] if trained else alone
