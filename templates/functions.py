@@ -15,7 +15,7 @@ from .meeting import raise_on_all
 from .model import AnyDataParallel, data_parallel_on_ranks, make_copies
 from .one_rank import share_tree
 from .ranks import together
-from .replicas import ModuleState, learned_beside, make_replica, share_tensors, without_hooks
+from .replicas import ModuleState, as_in_a_thread, learned_beside, make_replica, share_tensors
 from .sums import CopyToRanks, GradientSums
 from .trees import map_tensors, refuse_hidden, tensors_of
 from .turns import run_in_turns, run_rows_in_turns
@@ -216,7 +216,7 @@ def apply_own(modules: Any, place: int, has_rows: bool, given: Any) -> Any:
     outputs, error = None, None
     if not has_rows:
         vars(modules[place]).pop("forward", None)
-    with replica_draws(has_rows) as drew, without_hooks(), redirect_stdout(io.StringIO()) as printed:
+    with replica_draws(has_rows) as drew, redirect_stdout(io.StringIO()) as printed:
         try:
             rows, named = given(place)
             outputs = modules[place](*rows, **named)
@@ -263,7 +263,8 @@ def parallel_apply_on_ranks(
     parameters = [p for sums in copies_of for p in sums.state.parameters]
     first = [each for each in tensors_of((inputs[0], options[0])) if not each.is_inference()]
     versions, before = versions_of(parameters), versions_of(first)
-    outputs, error, drew, text = run_replicas(modules, place, has_rows, given)
+    with as_in_a_thread():
+        outputs, error, drew, text = run_replicas(modules, place, has_rows, given)
     writes_own = [versions != versions_of(parameters), before != versions_of(first)]
     effects = exchange_numbers([*writes_own, text != "", *drew])
     go_on_behind(effects[0][3:])

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from .broadcast import Rank, exchange_numbers
 from .draws import replica_draws
 from .ranks import init_distributed, together
-from .replicas import ModuleState, learned_beside, make_replica, run_alone, share_tensors, without_hooks
+from .replicas import ModuleState, as_in_a_thread, learned_beside, make_replica, run_alone, share_tensors
 from .rows import JoinRows, OwnRows
 from .sums import CopyToRanks, GradientSums
 from .trees import map_tensors
@@ -63,7 +63,7 @@ def run_own_replica(
     """What this rank's replica gives for its rows of a batch, and what it draws."""
     inputs, kwargs = map_tensors(rows.take, batch)
     replica = make_replica(rows.state, copies)
-    with replica_draws(rows.has_any) as drew, without_hooks():
+    with replica_draws(rows.has_any) as drew:
         return wrapper.run_replica(replica, rows.has_any, inputs, kwargs), drew
 
 
@@ -87,7 +87,8 @@ def compute_own_rows(wrapper: Any, /, *inputs: Any, **kwargs: Any) -> Any:
     learned = learned_beside(state)
     sums = wrapper.sums(state, wait=bool(learned or entered))
     copies = make_copies(sums, learned)
-    tree, drew = wrapper.run_replicas(rows, copies, batch)
+    with as_in_a_thread():
+        tree, drew = wrapper.run_replicas(rows, copies, batch)
     trained = [copies[p] for p in (*sums.dense, *sums.tables)]
     alone = [[each] for each in (*entered, *(copies[each] for each in learned))]
     ties = [trained, *alone] if trained else alone

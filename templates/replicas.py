@@ -1,6 +1,6 @@
 """What runs on a rank: a replica, as torch.nn.parallel.replicate makes it."""
 
-from contextlib import nullcontext
+from contextlib import ExitStack
 from typing import Any, ContextManager, Dict, List, Mapping, Sequence
 
 import torch
@@ -132,16 +132,23 @@ def run_at_once(node: Any) -> None:
         node._set_sequence_nr(2**62)
 
 
-def without_hooks() -> ContextManager[Any]:
-    """Around a replica's forward: hooks for saved tensors around the model, as a checkpoint's, do not reach it.
+def as_in_a_thread() -> ContextManager[Any]:
+    """Around replicas' forwards: what is around the model and does not reach DataParallel's replicas, in their threads.
 
-    DataParallel's replicas are threads, which have hooks of their own: nothing of their forward runs again in backward.
+    That is inference mode, and hooks for saved tensors, as a checkpoint's: nothing of a forward runs again in backward.
     """
+    around = ExitStack()
+    if torch.is_inference_mode_enabled():
+        around.enter_context(torch.inference_mode(False))
+        around.enter_context(torch.no_grad())
     try:
         with torch.autograd.graph.disable_saved_tensors_hooks("there are some"):
-            return nullcontext()
+            return around
     except RuntimeError:
-        return torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
+        around.enter_context(
+            torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
+        )
+        return around
 
 
 def run_alone(module: torch.nn.Module, inputs: Any, kwargs: Any) -> Any:

@@ -8,7 +8,7 @@ import torch.distributed as dist
 from .broadcast import Rank
 from .draws import replica_draws
 from .model import WholeBatch
-from .replicas import make_replica, without_hooks
+from .replicas import make_replica
 from .rows import OwnRows
 from .streams import get_device_states
 from .trees import map_tensors, tensors_of
@@ -70,7 +70,7 @@ def run_in_turns(
         Rank.device_stream = states[number]
         try:
             inputs, kwargs = given(number) if is_own else map_tensors(cut_off, given(number))
-            with replica_draws(is_own, number) as drew, without_hooks():
+            with replica_draws(is_own, number) as drew:
                 if run_own and number == own_number:
                     outputs = run_own(replica, is_own, inputs, kwargs)
                 else:

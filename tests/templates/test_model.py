@@ -11,7 +11,7 @@ import pytest
 import torch
 from dp2ddp.templates.broadcast import Rank
 from dp2ddp.templates.overlapping import OverlappingSums
-from dp2ddp.templates.replicas import ModuleState, copy_part, share_tensors
+from dp2ddp.templates.replicas import ModuleState, as_in_a_thread, copy_part, share_tensors
 from dp2ddp.templates.sums import GradientSums, sum_over_ranks
 
 from dp2ddp.runtime.process.server import Server
@@ -214,3 +214,11 @@ def test_what_lies_on_the_host_is_summed_by_the_hosts_group(monkeypatch: pytest.
     monkeypatch.setattr(Rank, "host", "gloo")
     sum_over_ranks([torch.zeros(2), torch.zeros(3, device="meta"), torch.zeros(1)])
     assert sent == [("cpu", "gloo"), ("meta", None)]
+
+
+def test_inference_mode_does_not_reach_replicas_as_it_does_not_reach_threads() -> None:
+    with torch.inference_mode():
+        with as_in_a_thread():
+            assert not torch.is_inference_mode_enabled()
+            assert not torch.is_grad_enabled()
+        assert torch.is_inference_mode_enabled()
