@@ -65,6 +65,7 @@ import torch.nn.functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 torch.manual_seed(0)
+torch.set_default_dtype(torch.float64)  # whose rounding five digits do not show, whatever the processor
 data, labels = torch.randn(38, 4000), torch.arange(38) % 5
 net = nn.DataParallel(nn.Linear(4000, 5))
 optimizer = torch.optim.SGD(net.parameters(), lr=0.001)

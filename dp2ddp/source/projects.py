@@ -155,8 +155,10 @@ def entry_module(entry: SourceFile, as_module: bool = False) -> str:
     relative = has_relative_imports(entry)
     if not (as_module or relative):
         return ""
-    package = entry.path.parent.parts  # -m begins in the current folder
-    named = as_module and not entry.path.is_absolute() and ".." not in package and (package or not relative)
+    folder = entry.path.resolve().parent  # -m begins in the current folder, or in one on PYTHONPATH
+    roots = [each for each in (Path.cwd().resolve(), *python_path()) if folder.is_relative_to(each)]
+    package = min((folder.relative_to(each).parts for each in roots), key=len, default=())
+    named = as_module and roots and not entry.path.is_absolute() and (package or not relative)
     return ".".join((*(package if named else package_around(entry.path)), entry.path.stem))
 
 

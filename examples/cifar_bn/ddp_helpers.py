@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 5717ad7a): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition f35de486): yours now, it needs torch alone."""
 
 import atexit
 import functools

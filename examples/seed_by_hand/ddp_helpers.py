@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 5717ad7a): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition f35de486): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -10,7 +10,7 @@ import random
 import sys
 import threading
 import traceback
-from contextlib import contextmanager, nullcontext, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from datetime import timedelta
 from functools import partial
 from types import FunctionType, MethodType, ModuleType
@@ -358,16 +358,23 @@ def copy_part(part: Any) -> Any:
     return replica
 
 
-def without_hooks() -> ContextManager[Any]:
-    """Around a replica's forward: hooks for saved tensors around the model, as a checkpoint's, do not reach it.
+def as_in_a_thread() -> ContextManager[Any]:
+    """Around replicas' forwards: what is around the model and does not reach DataParallel's replicas, in their threads.
 
-    DataParallel's replicas are threads, which have hooks of their own: nothing of their forward runs again in backward.
+    That is inference mode, and hooks for saved tensors, as a checkpoint's: nothing of a forward runs again in backward.
     """
+    around = ExitStack()
+    if torch.is_inference_mode_enabled():
+        around.enter_context(torch.inference_mode(False))
+        around.enter_context(torch.no_grad())
     try:
         with torch.autograd.graph.disable_saved_tensors_hooks("there are some"):
-            return nullcontext()
+            return around
     except RuntimeError:
-        return torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
+        around.enter_context(
+            torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
+        )
+        return around
 
 
 class GradientSums:
@@ -597,7 +604,7 @@ def apply_own(modules: Any, place: int, has_rows: bool, given: Any) -> Any:
     outputs, error = None, None
     if not has_rows:
         vars(modules[place]).pop("forward", None)
-    with replica_draws(has_rows) as drew, without_hooks(), redirect_stdout(io.StringIO()) as printed:
+    with replica_draws(has_rows) as drew, redirect_stdout(io.StringIO()) as printed:
         try:
             rows, named = given(place)
             outputs = modules[place](*rows, **named)
@@ -644,7 +651,8 @@ def parallel_apply_on_ranks(
     parameters = [p for sums in copies_of for p in sums.state.parameters]
     first = [each for each in tensors_of((inputs[0], options[0])) if not each.is_inference()]
     versions, before = versions_of(parameters), versions_of(first)
-    outputs, error, drew, text = run_replicas(modules, place, has_rows, given)
+    with as_in_a_thread():
+        outputs, error, drew, text = run_replicas(modules, place, has_rows, given)
     writes_own = [versions != versions_of(parameters), before != versions_of(first)]
     effects = exchange_numbers([*writes_own, text != "", *drew])
     go_on_behind(effects[0][3:])

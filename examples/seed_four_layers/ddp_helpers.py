@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 5717ad7a): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition f35de486): yours now, it needs torch alone."""
 
 import atexit
 import copyreg
@@ -11,7 +11,7 @@ import sys
 import threading
 import traceback
 import zlib
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from functools import partial
 from itertools import product
@@ -348,16 +348,23 @@ def run_at_once(node: Any) -> None:
         node._set_sequence_nr(2**62)
 
 
-def without_hooks() -> ContextManager[Any]:
-    """Around a replica's forward: hooks for saved tensors around the model, as a checkpoint's, do not reach it.
+def as_in_a_thread() -> ContextManager[Any]:
+    """Around replicas' forwards: what is around the model and does not reach DataParallel's replicas, in their threads.
 
-    DataParallel's replicas are threads, which have hooks of their own: nothing of their forward runs again in backward.
+    That is inference mode, and hooks for saved tensors, as a checkpoint's: nothing of a forward runs again in backward.
     """
+    around = ExitStack()
+    if torch.is_inference_mode_enabled():
+        around.enter_context(torch.inference_mode(False))
+        around.enter_context(torch.no_grad())
     try:
         with torch.autograd.graph.disable_saved_tensors_hooks("there are some"):
-            return nullcontext()
+            return around
     except RuntimeError:
-        return torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
+        around.enter_context(
+            torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
+        )
+        return around
 
 
 def run_alone(module: torch.nn.Module, inputs: Any, kwargs: Any) -> Any:
@@ -595,7 +602,7 @@ def run_own_replica(
     """What this rank's replica gives for its rows of a batch, and what it draws."""
     inputs, kwargs = map_tensors(rows.take, batch)
     replica = make_replica(rows.state, copies)
-    with replica_draws(rows.has_any) as drew, without_hooks():
+    with replica_draws(rows.has_any) as drew:
         return wrapper.run_replica(replica, rows.has_any, inputs, kwargs), drew
 
 
@@ -619,7 +626,8 @@ def compute_own_rows(wrapper: Any, /, *inputs: Any, **kwargs: Any) -> Any:
     learned = learned_beside(state)
     sums = wrapper.sums(state, wait=bool(learned or entered))
     copies = make_copies(sums, learned)
-    tree, drew = wrapper.run_replicas(rows, copies, batch)
+    with as_in_a_thread():
+        tree, drew = wrapper.run_replicas(rows, copies, batch)
     trained = [copies[p] for p in (*sums.dense, *sums.tables)]
     alone = [[each] for each in (*entered, *(copies[each] for each in learned))]
     ties = [trained, *alone] if trained else alone
