@@ -123,7 +123,7 @@ def _starter(variables: Sequence[str], port: str) -> str:
     lines = (
         "import os, runpy",
         f"os.environ.update({values})",
-        f'runpy.run_path("{port}", run_name="__main__")',
+        f'runpy.run_path({port!r}, run_name="__main__")',
     )
     return "\n".join(f"    {line}" for line in lines)
 

@@ -56,11 +56,11 @@ def _texts(module: Module) -> Iterator[Use]:
         index = None if is_key or isinstance(parent, (ast.Expr, ast.JoinedStr)) else index_in_text(node)
         if index is not None:
             is_single = module.text(node).lstrip("fFrRbBuU(").startswith("'")
-            own = "'cuda'" if is_single else OWN
+            edit = Replace(node, "'cuda'" if is_single else OWN, BECAUSE)
             if _is_compared_as_text(parent):
-                own = f"str(numbered_device({own}))"
-            helpers = ("numbered_device",) if _is_compared_as_text(parent) else ()
-            yield Use(node, index, Replace(node, own, BECAUSE, helpers=helpers))
+                numbered = f"str(numbered_device({edit.code}))"
+                edit = Replace(node, numbered, BECAUSE, helpers=("numbered_device",))
+            yield Use(node, index, edit)
 
 
 def _is_compared_as_text(around: ast.AST | None) -> bool:
